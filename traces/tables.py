@@ -11,6 +11,9 @@ emulator makes one JSON text for each distinct one, once; everything later works
   a dtype is `{"scalar_type": "float32"}`; a long list of equal-shaped tensors is written in full.
 - `out`: list of the outputs in the same form.
 - `memcpy` (Kind.MEMCPY only): `{"direction": "h2d"|"d2h"|"d2d"|"p2p", "bytes": n, "pinned": bool}`.
+- `math` (optional): how float32 matrix products and convolutions were allowed to compute, "tf32" or
+  "ieee" (`torch.backends.cuda.matmul.allow_tf32`, `torch.backends.cudnn.allow_tf32` at the call);
+  absent: PyTorch's defaults, ieee for products and tf32 for convolutions.
 """
 
 from __future__ import annotations
@@ -47,11 +50,13 @@ class OperatorMetadata:
         args: argument name → TensorMetadata | list[...] | number | bool | str | None.
         out: outputs, each a TensorMetadata, a list of them, or a scalar.
         memcpy: direction, bytes and pinned of a copy; None for anything else.
+        math: "tf32", "ieee" or None (PyTorch's default for the operator).
     """
 
     args: dict[str, Any]
     out: tuple[Any, ...]
     memcpy: dict[str, Any] | None = None
+    math: str | None = None
 
     def input_tensors(self) -> list[TensorMetadata]:
         """Every tensor argument, lists flattened."""
@@ -85,6 +90,7 @@ def parse_metadata(text: str) -> OperatorMetadata:
         args={name: _value(item) for name, item in value["args"].items()},
         out=tuple(_value(item) for item in value.get("out", [])),
         memcpy=value.get("memcpy"),
+        math=value.get("math"),
     )
 
 
