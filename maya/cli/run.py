@@ -1,0 +1,131 @@
+"""`maya run [options] script.py [args]` and `maya run [options] -m module [args]`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from maya.cli.amounts import memory_limit, positive_integer, positive_seconds, whole_number
+from maya.errors import UsageError
+
+USAGE = """maya run [options] script.py [args ...]
+       maya run [options] -m module [args ...]"""
+DEFAULT_GPU = "H100-SXM5-80GB"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the options. Whatever follows the script belongs to the script."""
+    parser.usage = USAGE
+    parser.add_argument(
+        "--gpu", default=DEFAULT_GPU, metavar="NAME", help=f"see `maya gpus` (default {DEFAULT_GPU})"
+    )
+    parser.add_argument("--nnodes", type=positive_integer, default=1, metavar="N", help="as torchrun's")
+    parser.add_argument(
+        "--nproc-per-node", type=positive_integer, default=1, metavar="G", help="as torchrun's"
+    )
+    parser.add_argument(
+        "--visible-gpus", type=positive_integer, metavar="K", help="how many GPUs the script sees (default 1)"
+    )
+    parser.add_argument(
+        "--steps", type=positive_integer, default=3, metavar="S", help="iterations to predict from (default 3)"
+    )
+    parser.add_argument(
+        "--warmup", type=whole_number, default=1, metavar="W", help="iterations to leave out first (default 1)"
+    )
+    parser.add_argument(
+        "--gpu-memory", type=memory_limit, metavar="BYTES", help="such as 40GiB, or `unlimited`"
+    )
+    parser.add_argument(
+        "--step-marker",
+        metavar="MODULE:FUNCTION",
+        help="a call of this function ends an iteration (default: optimizer steps)",
+    )
+    parser.add_argument(
+        "--timeout", type=positive_seconds, metavar="SECONDS", help="give up on the script after this long"
+    )
+    parser.add_argument("--prices", type=Path, metavar="FILE", help="TOML price list instead of Maya's")
+    parser.add_argument(
+        "--data-loading",
+        choices=("excluded", "measured"),
+        default="excluded",
+        help="count waiting for data as it took on this machine, or leave it out (default)",
+    )
+    parser.add_argument("-o", "--output", type=Path, metavar="RUN.maya", help="folder to write")
+    parser.add_argument("-f", "--force", action="store_true", help="overwrite an earlier run")
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help="print prediction.json on stdout; what the script prints goes to stderr then",
+    )
+    loudness = parser.add_mutually_exclusive_group()
+    loudness.add_argument("-q", "--quiet", action="store_true", help="no summary and no progress")
+    loudness.add_argument("-v", "--verbose", action="count", default=0, help="more; -vv shows tracebacks")
+    parser.add_argument("-m", dest="as_module", action="store_true", help="run a module, as `python -m` does")
+    parser.add_argument("program", nargs=argparse.REMAINDER, metavar="script.py [args ...]")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the script, predict, print the summary; the exit code is as in `maya.pipeline.endings`."""
+    if options.nnodes > 1 or options.nproc_per_node > 1:
+        raise UsageError(
+            f"--nnodes {options.nnodes} --nproc-per-node {options.nproc_per_node} asks for "
+            f"{options.nnodes * options.nproc_per_node} ranks; this version of Maya runs one",
+            hint="leave both options out; --visible-gpus K lets one process see several GPUs",
+        )
+    program = _program(options.program, options.as_module)
+
+    from maya.pipeline.job import run_job
+    from maya.pipeline.request import RunRequest
+
+    request = RunRequest(
+        program=program,
+        is_module=options.as_module,
+        gpu=options.gpu,
+        visible_gpus=options.visible_gpus or 1,
+        steps=options.steps,
+        warmup=options.warmup,
+        gpu_memory_bytes=options.gpu_memory,
+        step_marker=options.step_marker,
+        timeout_s=options.timeout,
+        prices=options.prices,
+        data_loading=options.data_loading,
+        output=options.output,
+        force=options.force,
+        stdout_is_ours=options.json,
+        verbosity=-1 if options.quiet else options.verbose,
+    )
+    result = run_job(request)
+    if result.prediction is not None:
+        if options.json:
+            sys.stdout.write(result.prediction.to_json())
+        elif not options.quiet:
+            from maya.reports import render_summary
+
+            sys.stdout.write(render_summary(result.prediction, result.run_dir, stream=sys.stdout))
+    return result.exit_code
+
+
+def _program(words: list[str], is_module: bool) -> tuple[str, ...]:
+    """The script or module and its arguments, checked as far as it can be without running it."""
+    if words and words[0] == "--":
+        words = words[1:]
+    if not words:
+        raise UsageError("no script to run", hint=USAGE.splitlines()[0])
+    name = words[0]
+    if is_module:
+        return tuple(words)
+    if os.path.basename(name) == "torchrun":
+        raise UsageError(
+            "`torchrun` launches several ranks; this version of Maya runs one",
+            hint="give the script itself: maya run script.py",
+        )
+    if os.path.isdir(name):
+        raise UsageError(f"{name} is a folder, not a script", hint="`-m package` runs a package's __main__")
+    if not os.path.exists(name):
+        raise UsageError(
+            f"there is no script {name}",
+            hint="options of `maya run` stand before the script; `-m` runs a module by name",
+        )
+    return tuple(words)

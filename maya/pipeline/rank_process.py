@@ -1,0 +1,63 @@
+"""The process of one rank: `python rank_process.py SPEC.json`, started by `maya.pipeline.supervise`.
+
+Run as a file, not with `-m`: `-m` would put the user's working directory in front, and a folder
+called `maya` or `torch` there would be imported in place of ours.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import json
+import signal
+import sys
+from pathlib import Path
+
+WHERE_SIGNAL = signal.SIGRTMIN + 7
+"""Asks for the Python stacks; a real-time signal, since scripts have uses for SIGUSR1 and 2."""
+WHERE_FILE = "stacks-{rank}.txt"
+CRASH_FILE = "crash-{rank}.txt"
+"""Stacks at a segmentation fault or abort; empty otherwise."""
+
+
+def main() -> int:
+    """Run the rank that `sys.argv[1]` describes; the exit code is the script's own."""
+    if not sys.flags.safe_path:
+        del sys.path[0]  # this file's folder; the emulator puts the script's there instead
+    text = Path(sys.argv[1]).read_text()
+    values = json.loads(text)
+    run_dir, rank = Path(values["run_dir"]), int(values["rank"])
+    # Open for as long as the process lives: a handler that runs in a crash cannot open a file.
+    where = open(run_dir / WHERE_FILE.format(rank=rank), "w")  # noqa: SIM115
+    crash = open(run_dir / CRASH_FILE.format(rank=rank), "w")  # noqa: SIM115
+    faulthandler.register(WHERE_SIGNAL, file=where, all_threads=True)
+    faulthandler.enable(file=crash, all_threads=True)
+    die_with(int(values["parent_pid"]))
+
+    from maya.emulator import RankSpec, run_rank
+
+    spec = RankSpec.from_json(text)
+    return run_rank(spec, duration_oracle(spec.gpu)).exit_code
+
+
+def die_with(parent_pid: int) -> None:
+    """Have the kernel end this process when its parent ends, however that ends (Linux)."""
+    import ctypes
+    import os
+
+    set_parent_death_signal = 1  # PR_SET_PDEATHSIG, prctl(2)
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGKILL)
+        if os.getppid() != parent_pid:  # it ended before we asked
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def duration_oracle(gpu: str) -> object:
+    """The device clock of the emulated GPU, answered by the kernel models."""
+    from maya.hardware import find_gpu
+    from maya.kernel_models import ModelOracle, RooflineModel
+
+    return ModelOracle(RooflineModel(), find_gpu(gpu))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,53 @@
+"""What `maya run` was asked to do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class RunRequest:
+    """One `maya run`.
+
+    Attributes:
+        program: the script's path or the module's name, then its own arguments.
+        is_module: `program[0]` is a module's name.
+        gpu: catalogue name or alias.
+        visible_gpus: how many GPUs the script sees.
+        steps: iterations to predict from.
+        warmup: iterations before them that are left out.
+        gpu_memory_bytes: replaces the GPU's own capacity; None keeps it.
+        step_marker: `module:function` whose call ends an iteration, None for optimizer steps.
+        timeout_s: give up on the script after this many seconds, None for never.
+        prices: price list that replaces Maya's, None for Maya's.
+        data_loading: "excluded" or "measured".
+        output: the run folder to write, None for one named after the program.
+        force: replace an earlier run of that name.
+        stdout_is_ours: what the script prints on stdout goes to stderr.
+        verbosity: -1 quiet, 0 normal, 1 and 2 more.
+    """
+
+    program: tuple[str, ...]
+    is_module: bool = False
+    gpu: str = "H100-SXM5-80GB"
+    visible_gpus: int = 1
+    steps: int = 3
+    warmup: int = 1
+    gpu_memory_bytes: int | None = None
+    step_marker: str | None = None
+    timeout_s: float | None = None
+    prices: Path | None = None
+    data_loading: str = "excluded"
+    output: Path | None = None
+    force: bool = False
+    stdout_is_ours: bool = False
+    verbosity: int = 0
+
+    def default_output(self) -> Path:
+        """`train.maya` in the working directory for `dir/train.py` and for `-m pkg.train`."""
+        if self.is_module:
+            name = self.program[0].rpartition(".")[2]
+        else:
+            name = Path(self.program[0]).stem
+        return Path(f"{name}.maya")
