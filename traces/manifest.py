@@ -1,0 +1,248 @@
+"""`manifest.json`: what was run, for which machine, and how it ended. Written last.
+
+A folder without a manifest is a run that never finished. The file is for people and for every
+command that starts from a finished run; it carries no measurement and no time of day, so that
+the same run gives the same file.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from maya.errors import MayaError
+from maya.traces.json_files import JsonRecord, read_json, write_json
+
+MANIFEST_NAME = "manifest.json"
+MANIFEST_SCHEMA_VERSION = 1
+"""Raised whenever a reader of the old form would misunderstand the new one."""
+
+MAX_WORLD_SIZE = 1 << 24
+"""A larger figure in a file is damage, not a cluster."""
+
+
+class Ended(StrEnum):
+    """How the script's process came to its end."""
+
+    STOPPED = "stopped"
+    """Maya stopped it after the steps asked for."""
+    FINISHED = "finished"
+    """The script ran to its end by itself after at least one step."""
+    NEVER_STEPPED = "never_stepped"
+    """The script ran to its end without an optimizer step: the whole run is the prediction."""
+    EXIT = "exit"
+    """The script called `sys.exit` with a code other than 0."""
+    EXCEPTION = "exception"
+    """The script let an exception escape."""
+    OOM = "oom"
+    """The emulated GPU's memory did not suffice and the script did not catch the error."""
+    INTERRUPTED = "interrupted"
+    """Ctrl-C or SIGTERM."""
+    KILLED = "killed"
+    """The child died of a signal (SIGKILL, SIGSEGV, the host's out-of-memory killer)."""
+    TIMEOUT = "timeout"
+    HANG = "hang"
+    """Ranks wait for each other in a way that cannot resolve."""
+    INTERNAL_ERROR = "internal_error"
+    """Maya itself failed."""
+
+
+@dataclass(frozen=True)
+class RankClass:
+    """Ranks that issue the same operations, and the one that was run for all of them.
+
+    Attributes:
+        rank: the rank that ran; its files are `rank-<rank>.et` and so on.
+        ranks: every rank of the class, ascending, `rank` among them.
+    """
+
+    rank: int
+    ranks: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class StepSettings:
+    """Which iterations were asked for.
+
+    Attributes:
+        steps: iterations that count.
+        warmup: iterations before them that do not.
+        marker: qualified name of the function whose call ends an iteration; "" = optimizer steps.
+    """
+
+    steps: int = 3
+    warmup: int = 1
+    marker: str = ""
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The contents of `manifest.json`.
+
+    Attributes:
+        command: the script and its arguments as the user gave them (`sys.argv` of the script,
+            or `-m module ...`).
+        gpu: catalogue name, `H100-SXM5-80GB`.
+        torch: version of the torch that ran, with its build suffix.
+        world_size: ranks of the job, run or not.
+        rank_classes: each rank of 0..world_size-1 in exactly one.
+        ended: how the script's process ended.
+        exit_code: of the script's process; negative: the signal that killed it, as in subprocess.
+        cause: one line for people: the exception, the allocation that failed, the signal.
+        iterations: complete iterations recorded, warm-up included.
+        settings: steps asked for.
+        working_directory: where the command was started.
+        python: version of the interpreter.
+        maya: version of Maya.
+        host: name of the host model the launches were costed with.
+        gpu_memory_bytes: the capacity emulated; None = unlimited.
+        oom_caught: an allocation failed but the script went on.
+        options: other options of the command, JSON values.
+        schema_version: of this file.
+    """
+
+    command: tuple[str, ...]
+    gpu: str
+    torch: str
+    world_size: int
+    rank_classes: tuple[RankClass, ...]
+    ended: Ended
+    exit_code: int = 0
+    cause: str = ""
+    iterations: int = 0
+    settings: StepSettings = field(default_factory=StepSettings)
+    working_directory: str = ""
+    python: str = ""
+    maya: str = ""
+    host: str = ""
+    gpu_memory_bytes: int | None = None
+    oom_caught: bool = False
+    options: Mapping[str, Any] = field(default_factory=dict)
+    schema_version: int = MANIFEST_SCHEMA_VERSION
+
+    def __post_init__(self) -> None:
+        if self.world_size < 1:
+            raise ValueError(f"world_size must be at least 1, not {self.world_size}")
+        if self.iterations < 0:
+            raise ValueError(f"iterations must not be negative, not {self.iterations}")
+        covered = sorted(rank for group in self.rank_classes for rank in group.ranks)
+        if covered != list(range(self.world_size)):
+            raise ValueError(
+                f"rank_classes must name each of the {self.world_size} ranks exactly once, not {covered[:8]}"
+            )
+        for group in self.rank_classes:
+            if group.rank not in group.ranks:
+                raise ValueError(f"rank {group.rank} ran for a class it is not in: {group.ranks[:8]}")
+
+    def class_of(self, rank: int) -> RankClass:
+        """The class a rank belongs to.
+
+        Raises:
+            ValueError: no such rank.
+        """
+        for group in self.rank_classes:
+            if rank in group.ranks:
+                return group
+        raise ValueError(f"rank {rank} is not one of the {self.world_size} ranks of this run")
+
+
+def single_rank() -> tuple[RankClass, ...]:
+    """`rank_classes` of a job of one rank."""
+    return (RankClass(rank=0, ranks=(0,)),)
+
+
+def write_manifest(run_dir: str | os.PathLike[str], manifest: Manifest) -> Path:
+    """Write `manifest.json` (temporary name, then rename) and return its path."""
+    value = {entry.name: getattr(manifest, entry.name) for entry in fields(manifest)}
+    value["settings"] = vars(manifest.settings)
+    value["rank_classes"] = [
+        {"rank": group.rank, "ranks": _compress(group.ranks)} for group in manifest.rank_classes
+    ]
+    value["command"] = list(manifest.command)
+    value["options"] = dict(manifest.options)
+    path = Path(run_dir) / MANIFEST_NAME
+    write_json(path, {"schema_version": value.pop("schema_version"), **value}, indent=2)
+    return path
+
+
+def read_manifest(run_dir: str | os.PathLike[str]) -> Manifest:
+    """Read and check `manifest.json` of a run.
+
+    Raises:
+        MayaError: missing, damaged, inconsistent, or of another schema version.
+    """
+    path = Path(run_dir) / MANIFEST_NAME
+    hint = "not a folder that `maya run` finished writing; record the run again"
+    record = JsonRecord(path, read_json(path, "the run's manifest", hint))
+    version = record.get("schema_version", int)
+    if version != MANIFEST_SCHEMA_VERSION:
+        raise MayaError(
+            f"{path}: manifest schema version {version}, this Maya reads {MANIFEST_SCHEMA_VERSION}",
+            hint="read it with the Maya that wrote it, or record the run again",
+        )
+    record.no_others(frozenset(entry.name for entry in fields(Manifest)))
+    world_size = record.get("world_size", int)
+    if not 1 <= world_size <= MAX_WORLD_SIZE:
+        record.fail(f"world_size {world_size} is not between 1 and {MAX_WORLD_SIZE}")
+    ended = record.get("ended", str)
+    if ended not in set(Ended):
+        record.fail(f"'ended' is {ended!r}, none of {', '.join(Ended)}")
+    memory = record.value.get("gpu_memory_bytes")
+    settings = JsonRecord(path, record.get("settings", dict), "'settings'")
+    try:
+        return Manifest(
+            command=record.items("command", str),
+            gpu=record.get("gpu", str),
+            torch=record.get("torch", str),
+            world_size=world_size,
+            rank_classes=tuple(
+                _rank_class(JsonRecord(path, group, f"rank class {index}"), world_size)
+                for index, group in enumerate(record.items("rank_classes", dict))
+            ),
+            ended=Ended(ended),
+            exit_code=record.get("exit_code", int),
+            cause=record.get("cause", str),
+            iterations=record.get("iterations", int),
+            settings=StepSettings(
+                steps=settings.get("steps", int),
+                warmup=settings.get("warmup", int),
+                marker=settings.get("marker", str),
+            ),
+            working_directory=record.get("working_directory", str),
+            python=record.get("python", str),
+            maya=record.get("maya", str),
+            host=record.get("host", str),
+            gpu_memory_bytes=None if memory is None else record.get("gpu_memory_bytes", int),
+            oom_caught=record.get("oom_caught", bool),
+            options=record.get("options", dict),
+        )
+    except ValueError as error:  # the dataclass's own checks
+        record.fail(str(error))
+
+
+def _rank_class(record: JsonRecord, world_size: int) -> RankClass:
+    ranks: list[int] = []
+    for item in record.get("ranks", list):
+        first, last = item if isinstance(item, list) and len(item) == 2 else (item, item)
+        if type(first) is not int or type(last) is not int or not 0 <= first <= last < world_size:
+            record.fail(f"{item!r} is neither a rank nor a range [first, last] below {world_size}")
+        ranks.extend(range(first, last + 1))
+        if len(ranks) > world_size:
+            record.fail(f"more ranks than the world has ({world_size})")
+    return RankClass(rank=record.get("rank", int), ranks=tuple(ranks))
+
+
+def _compress(ranks: tuple[int, ...]) -> list[int | list[int]]:
+    """Runs of three or more consecutive ranks as [first, last], so that 100,000 ranks stay short."""
+    out: list[int | list[int]] = []
+    start = 0
+    for index in range(1, len(ranks) + 1):
+        if index == len(ranks) or ranks[index] != ranks[index - 1] + 1:
+            run = ranks[start:index]
+            out.extend([[run[0], run[-1]]] if len(run) > 2 else run)
+            start = index
+    return out

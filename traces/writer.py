@@ -1,0 +1,178 @@
+"""RankWriter: streams what one rank does to its files of the run folder."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maya.traces.json_files import write_json
+from maya.traces.memory_file import MemoryWriter, memory_path
+from maya.traces.node_encoder import NodeEncoder, global_metadata
+from maya.traces.operations import (
+    COMMUNICATION_DTYPE,
+    OPERATION_DTYPE,
+    TENSOR_DTYPE,
+    MemoryAction,
+    Operations,
+)
+from maya.traces.tables import Tables
+from maya.traces.tables_file import tables_path, write_tables
+from maya.traces.wire import varint
+
+PARTIAL_SUFFIX = ".partial"
+
+
+def trace_path(run_dir: str | os.PathLike[str], rank: int) -> Path:
+    """Where a rank's Chakra trace lies."""
+    return Path(run_dir) / f"rank-{rank}.et"
+
+
+def assumptions_path(run_dir: str | os.PathLike[str], rank: int) -> Path:
+    """Where a rank's log of assumed values lies."""
+    return Path(run_dir) / f"assumptions-{rank}.json"
+
+
+class RankWriter:
+    """Writes `rank-N.et`, `rank-N.tables.json`, `memory-N.npy` and `assumptions-N.json`.
+
+    Records stream to files with temporary names (`.partial`) and memory stays flat; `finish` gives
+    them their names, `rank-N.et` last, so that a trace with its name is whole. Nothing is kept
+    open across a fork: the child must make its own writer.
+
+    Args:
+        run_dir: the run's folder; made if it is not there.
+        rank: global rank.
+    """
+
+    def __init__(self, run_dir: str | os.PathLike[str], rank: int = 0) -> None:
+        if rank < 0:
+            raise ValueError(f"rank must not be negative, not {rank}")
+        self.run_dir = Path(run_dir)
+        self.rank = rank
+        self.run_dir.mkdir(parents=True, exist_ok=True)
+        self._encoder = NodeEncoder(rank)
+        self._operation_count = 0
+        self._communication_count = 0
+        self._path = trace_path(run_dir, rank)
+        self._memory_path = memory_path(run_dir, rank)
+        self._file = _partial(self._path).open("wb")
+        self._memory = MemoryWriter(_partial(self._memory_path))
+        metadata = global_metadata(rank)
+        self._file.write(varint(len(metadata)) + metadata)
+
+    @property
+    def operation_count(self) -> int:
+        """Operations written so far, which is the id the next one must have."""
+        return self._operation_count
+
+    def append(
+        self,
+        operations: Operations,
+        operators: Sequence[str],
+        metadata: Sequence[str],
+        modules: Sequence[str],
+        source_lines: Sequence[str],
+    ) -> None:
+        """Write operations that follow on the ones before.
+
+        Args:
+            operations: ids continue from the last batch's; `communications` holds the new rows
+                only, while the column `communication` counts from the rank's first row.
+            operators: names interned so far, at least those the batch refers to; so the others.
+            metadata: JSON texts.
+            modules: dotted paths.
+            source_lines: `file:line`.
+
+        Raises:
+            ValueError: columns that do not fit together; nothing of the batch is written.
+        """
+        self._check(operations, len(operators), len(metadata), len(modules), len(source_lines))
+        if not operations.count:
+            return
+        self._file.write(
+            self._encoder.encode(
+                operations, self._communication_count, operators, metadata, modules, source_lines
+            )
+        )
+        self._operation_count += operations.count
+        self._communication_count += len(operations.communications)
+
+    def append_memory(self, rows: NDArray[np.void]) -> None:
+        """Write rows of the allocator's log, [n] of MEMORY_DTYPE, in order."""
+        self._memory.append(rows)
+        freed = rows[rows["action"] == MemoryAction.FREE]
+        free = self._encoder.dependencies.free
+        for storage, operation in zip(freed["allocation"].tolist(), freed["operation"].tolist(), strict=True):
+            free(storage, operation)
+
+    def finish(self, tables: Tables, assumptions: Sequence[Mapping[str, Any]] = ()) -> None:
+        """Close the files and give them their names.
+
+        Args:
+            tables: everything the operations refer to, and where iterations end.
+            assumptions: one JSON object for each unknown value that the script read.
+        """
+        self._memory.close()
+        self._file.close()
+        write_tables(tables_path(self.run_dir, self.rank), tables)
+        write_json(assumptions_path(self.run_dir, self.rank), list(assumptions), indent=1)
+        _partial(self._memory_path).replace(self._memory_path)
+        _partial(self._path).replace(self._path)
+
+    def abort(self) -> None:
+        """Close and delete the half-written files."""
+        self._memory.close()
+        self._file.close()
+        for path in (self._memory_path, self._path):
+            _partial(path).unlink(missing_ok=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not self._file.closed:
+            self.abort()
+
+    def _check(
+        self, operations: Operations, operators: int, metadata: int, modules: int, source_lines: int
+    ) -> None:
+        rows, tensors, communications = operations.rows, operations.tensors, operations.communications
+        for name, array, dtype in (
+            ("rows", rows, OPERATION_DTYPE),
+            ("tensors", tensors, TENSOR_DTYPE),
+            ("communications", communications, COMMUNICATION_DTYPE),
+        ):
+            if array.dtype != dtype or array.ndim != 1:
+                raise ValueError(f"{name} must be one-dimensional and of its own dtype, not {array.dtype}")
+        expected = np.arange(self._operation_count, self._operation_count + len(rows))
+        if not np.array_equal(rows["id"], expected):
+            raise ValueError(f"ids must continue densely from {self._operation_count}")
+        if len(rows) and int(rows["tensor_count"].min()) < 0:
+            raise ValueError("tensor_count must not be negative")
+        if int(rows["tensor_count"].sum(dtype=np.int64)) != len(tensors):
+            raise ValueError(f"tensor_count adds up to another number than the {len(tensors)} tensors given")
+        for column, count, lowest in (
+            ("operator", operators, 0),
+            ("metadata", metadata, -1),
+            ("module", modules, -1),
+            ("source_line", source_lines, -1),
+            ("communication", self._communication_count + len(communications), -1),
+        ):
+            if len(rows) and not lowest <= int(rows[column].min()) <= int(rows[column].max()) < count:
+                raise ValueError(f"{column} refers to an entry outside {lowest}..{count - 1}")
+        used = rows["communication"]
+        used = used[used >= self._communication_count]
+        if len(np.unique(used)) != len(communications):
+            raise ValueError("every communication row must belong to an operation of its batch")
+
+
+def _partial(path: Path) -> Path:
+    return path.with_name(path.name + PARTIAL_SUFFIX)
