@@ -78,6 +78,8 @@ class Program:
         actions, gaps, streams, events, blocking: one for each operation; `streams` are dense
             indices into `stream_keys`, (device, stream id) pairs.
         handles: asynchronous communication handle of each operation, -1 if none.
+        transfer_group: of a TRANSFER, which operations start together with it (dense), else -1.
+        group_items: last operation of each group -> the group's items.
         first_item: [n + 1], operation i's items are first_item[i]:first_item[i + 1].
         work: ns of each item alone (0 for transfers, whose time the network decides).
         engines: Engine of each item.
@@ -93,6 +95,8 @@ class Program:
     events: list[int]
     blocking: list[int]
     handles: list[int]
+    transfer_group: list[int]
+    group_items: dict[int, tuple[int, ...]]
     first_item: list[int]
     work: list[int]
     engines: list[int]
@@ -135,30 +139,44 @@ def compile_program(rank: RankInput, settings: Settings) -> Program:
     engines = _engines(rank)[item_operation]
     activity = np.where(engines == Engine.SM, Activity.COMPUTE, Activity.COPY)
     activity[network[item_operation]] = Activity.COMMUNICATION
-    shares = [
-        _take(column, item_kernel).astype(np.float64).tolist()
+    sm, hbm, link = (
+        _take(column, item_kernel).astype(np.float64)
         for column in (rank.kernels.sm_share, rank.kernels.hbm_share, rank.kernels.link_share)
-    ]
-    keys, streams = np.unique(
-        np.stack([rows["device"].astype(np.int64), rows["stream"]], axis=1), axis=0, return_inverse=True
     )
+    # A host copy's link is its copy engine, which runs one copy at a time; copies within a device
+    # use no link at all.
+    copies = np.isin(kinds, (Kind.MEMCPY, Kind.MEMSET))[item_operation]
+    link[copies & (engines != Engine.COPY_P2P)] = 0.0
+    keys, streams = _dense_streams(rows)
+    group_of, group_items = _groups(rank, np.flatnonzero(transfers).tolist(), streams, first_item)
     return Program(
         source=rank,
         actions=actions.tolist(),
         gaps=np.asarray(rank.host_gap_ns).tolist(),
-        streams=streams.reshape(-1).tolist(),
-        stream_keys=[(int(device), int(stream)) for device, stream in keys],
+        streams=streams.tolist(),
+        stream_keys=keys,
         events=rows["event"].tolist(),
         blocking=rows["blocking"].tolist(),
         handles=_handles(rank).tolist(),
+        transfer_group=group_of,
+        group_items=group_items,
         first_item=first_item.tolist(),
         work=work.tolist(),
         engines=engines.tolist(),
-        shares=list(zip(*shares, strict=True)),
+        shares=list(zip(sm.tolist(), hbm.tolist(), link.tolist(), strict=True)),
         item_operation=item_operation,
         item_kernel=item_kernel,
         item_activity=activity.astype(np.uint8),
     )
+
+
+def _dense_streams(rows: NDArray[np.void]) -> tuple[list[tuple[int, int]], NDArray[np.int64]]:
+    """(device, stream) pairs in ascending order, and each operation's index into them."""
+    ids, of_id = np.unique(rows["stream"], return_inverse=True)
+    combined = rows["device"].astype(np.int64) * max(len(ids), 1) + of_id
+    codes, streams = np.unique(combined, return_inverse=True)
+    keys = [(code // len(ids), int(ids[code % len(ids)])) for code in codes.tolist()]
+    return keys, streams.astype(np.int64)
 
 
 def _take(column: NDArray[np.generic], index: NDArray[np.int64]) -> NDArray[np.generic]:
@@ -190,6 +208,29 @@ def _alone(rank: RankInput) -> NDArray[np.bool_]:
             )
         alone[operation] = len(rank.tables.communicators[communicator].ranks) == 1
     return alone
+
+
+def _groups(
+    rank: RankInput, transfers: list[int], streams: NDArray[np.int64], first_item: NDArray[np.int64]
+) -> tuple[list[int], dict[int, tuple[int, ...]]]:
+    """Group of each operation, and the items of each group under its last operation.
+
+    Operations of one stream with the same `coalescing_group` >= 0 start together (ncclGroupStart
+    to ncclGroupEnd); the ids are taken to be used once in a rank's trace.
+    """
+    rows = rank.operations.rows
+    group_of = [-1] * len(rows)
+    members: dict[tuple[int, int, int], list[int]] = {}
+    for operation in transfers:
+        label = int(rank.operations.communications["coalescing_group"][rows["communication"][operation]])
+        key = (int(streams[operation]), label, -1 if label >= 0 else operation)
+        members.setdefault(key, []).append(operation)
+    group_items = {}
+    for group, operations in enumerate(members.values()):
+        for operation in operations:
+            group_of[operation] = group
+        group_items[operations[-1]] = tuple(int(first_item[operation]) for operation in operations)
+    return group_of, group_items
 
 
 def _data_wait_ends(rank: RankInput, settings: Settings) -> NDArray[np.int64]:

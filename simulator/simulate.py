@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
+from maya.simulator.engine import run_general
 from maya.simulator.inputs import RankInput, check_rank
+from maya.simulator.network import NetworkModel
 from maya.simulator.program import Action, compile_program
 from maya.simulator.schedule import make_timeline
 from maya.simulator.settings import Settings
@@ -16,7 +18,7 @@ from maya.simulator.timeline import Timeline
 def simulate(
     ranks: Sequence[RankInput],
     *,
-    network: None = None,
+    network: NetworkModel | None = None,
     settings: Settings | None = None,
 ) -> Timeline:
     """Run all ranks' programs on modelled hosts and devices.
@@ -46,4 +48,4 @@ def simulate(
     program = programs[0]
     if len(programs) == 1 and len(program.used_streams()) <= 1 and Action.TRANSFER not in program.actions:
         return make_timeline(programs, [run_single_stream(program, chosen)])
-    raise NotImplementedError
+    return make_timeline(programs, run_general(programs, network, chosen))

@@ -66,7 +66,12 @@ def run_single_stream(program: Program, settings: Settings) -> Schedule:
                 left_queue.append(start)
                 starts.append(start)
                 ends.append(done)
-            if handles[operation] >= 0:
+            if handles[operation] >= 0:  # a communicator of one: an event follows its kernels
+                if entries >= 0 and left_queue[entries] > now:
+                    now = left_queue[entries]
+                entries += 1
+                done = max(done, now + latency)
+                left_queue.append(done)
                 handle_done[handles[operation]] = done
             if blocks and now < done + sync_return:
                 now = done + sync_return
