@@ -88,10 +88,10 @@ def messages() -> ChakraMessages:
     from google.protobuf import descriptor_pool, message_factory
 
     pool = descriptor_pool.DescriptorPool()
-    pool.Add(file_descriptor())  # type: ignore[no-untyped-call]
+    pool.Add(file_descriptor())
 
     def message(name: str) -> Any:
-        return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{PACKAGE}.{name}"))  # type: ignore[no-untyped-call]
+        return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{PACKAGE}.{name}"))
 
     return ChakraMessages(
         GlobalMetadata=message("GlobalMetadata"),

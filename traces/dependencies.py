@@ -95,9 +95,9 @@ class DependencyTracker:
         """How many storages are being followed."""
         return len(self._storages)
 
-    def free(self, storage: int, operation: int) -> None:
-        """A storage is gone once the operations before `operation` are through (ascending order)."""
-        self._frees.append((operation, storage))
+    def free(self, storages: Sequence[int], operations: Sequence[int]) -> None:
+        """Storages that are gone once the operations before the given ids are through (ascending)."""
+        self._frees.extend(zip(operations, storages, strict=True))
 
     def control(
         self,

@@ -33,18 +33,18 @@ def microbatch_of(operations: Operations, tables: Tables) -> NDArray[np.int64]:
     count = operations.count
     if not count:
         return np.zeros(0, dtype=np.int64)
-    rows = operations.rows
     iteration = iteration_of(operations, tables)
     ends_backward = _is_operator(operations, tables, MARK_BACKWARD_END)
-    ended = np.cumsum(ends_backward)
-    before = ended - ends_backward  # the marker itself belongs to the microbatch it ends
+    ended: NDArray[np.int64] = np.cumsum(ends_backward, dtype=np.int64)
+    before: NDArray[np.int64] = ended - ends_backward.astype(
+        np.int64
+    )  # the marker itself belongs to the microbatch it ends
     first_of_iteration = np.searchsorted(iteration, np.arange(int(iteration[-1]) + 1), side="left")
     first_of_iteration = np.minimum(first_of_iteration, count - 1)
-    microbatch = before - before[first_of_iteration][iteration]
+    microbatch: NDArray[np.int64] = before - before[first_of_iteration][iteration]
     passes = np.bincount(iteration[ends_backward], minlength=int(iteration[-1]) + 1)[iteration]
     microbatch[(passes > 0) & (microbatch >= passes)] = -1
-    assert len(rows) == len(microbatch)
-    return microbatch.astype(np.int64)
+    return microbatch
 
 
 def phase_mask(operations: Operations, *phases: Phase) -> NDArray[np.bool_]:
@@ -55,4 +55,5 @@ def phase_mask(operations: Operations, *phases: Phase) -> NDArray[np.bool_]:
 def _is_operator(operations: Operations, tables: Tables, operator: str) -> NDArray[np.bool_]:
     rows = operations.rows
     marks = [index for index, name in enumerate(tables.operators) if name == operator]
-    return (rows["kind"] == Kind.MARKER) & np.isin(rows["operator"], marks)
+    found: NDArray[np.bool_] = (rows["kind"] == Kind.MARKER) & np.isin(rows["operator"], marks)
+    return found

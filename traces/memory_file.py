@@ -72,23 +72,36 @@ class MemoryWriter:
 
 
 def read_memory(path: str | os.PathLike[str]) -> NDArray[np.void]:
-    """Read an allocator log: [n] of MEMORY_DTYPE.
+    """Read an allocator log: [n] of MEMORY_DTYPE, mapped from the file and not writable.
 
     Raises:
         MayaError: missing, damaged, cut short, or rows of another form.
     """
     path = Path(path)
     try:
-        rows = np.load(path, mmap_mode="r", allow_pickle=False)
+        with path.open("rb") as file:
+            if np.lib.format.read_magic(file) != (1, 0):
+                raise ValueError("another version of the .npy format")
+            shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+            header_bytes = file.tell()
+            size = file.seek(0, os.SEEK_END)
     except FileNotFoundError as error:
         raise MayaError(f"{path}: the allocator log is missing", hint="the run was not finished") from error
-    except (ValueError, EOFError, OSError, SyntaxError) as error:
+    except (ValueError, OSError) as error:
         raise MayaError(
             f"{path}: not a readable allocator log: {error}", hint="the file is damaged or cut short"
         ) from error
-    if rows.ndim != 1 or rows.dtype != MEMORY_DTYPE:
+    if dtype != MEMORY_DTYPE or len(shape) != 1:
         raise MayaError(
-            f"{path}: rows of {rows.dtype} in {rows.ndim} dimensions are not an allocator log of this version",
+            f"{path}: rows of {dtype} in {len(shape)} dimensions are not an allocator log of this Maya",
             hint="read it with the Maya that wrote it, or record the run again",
         )
-    return np.array(rows)
+    expected = header_bytes + shape[0] * dtype.itemsize
+    if size != expected:
+        raise MayaError(
+            f"{path}: {shape[0]} rows announced, which makes {expected} bytes, but the file has {size}",
+            hint="the file is damaged or cut short; record the run again",
+        )
+    if not shape[0]:
+        return np.zeros(0, dtype=MEMORY_DTYPE)
+    return np.memmap(path, dtype=MEMORY_DTYPE, mode="r", offset=header_bytes, shape=shape)

@@ -1,4 +1,4 @@
-"""Turns operations into the bytes of Chakra nodes, cheaply: this runs inside the user's script.
+"""Turns operations into the bytes of Chakra nodes, cheaply: the user waits for it.
 
 Most of a node depends only on (operator, metadata, module, stream, ...), a few hundred distinct
 combinations repeated every iteration. Those bytes are made once each; a node is its columns, its
@@ -7,7 +7,8 @@ id, its dependencies and a ready-made tail joined together.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import numpy as np
+from numpy.typing import NDArray
 
 from maya.traces import names
 from maya.traces.chakra_schema import SCHEMA_VERSION, NodeType, value_field
@@ -19,14 +20,24 @@ from maya.traces.operations import (
     OPERATION_DTYPE,
     TENSOR_DTYPE,
     Kind,
-    Operations,
     Phase,
 )
-from maya.traces.wire import LENGTH_DELIMITED, attribute, delimited, key, number, packed, text, varint
+from maya.traces.tables import Tables
+from maya.traces.wire import (
+    LENGTH_DELIMITED,
+    SMALL_VARINTS,
+    VARINT,
+    attribute,
+    delimited,
+    key,
+    number,
+    text,
+    varint,
+)
 
 _KIND_NAMES = tuple(kind.name for kind in Kind)
 _PHASE_NAMES = tuple(phase.name.lower() for phase in Phase)
-_NODE_TYPES = {
+_NODE_TYPES: dict[int, NodeType] = {
     Kind.COLLECTIVE: NodeType.COMM_COLL,
     Kind.SEND: NodeType.COMM_SEND,
     Kind.RECV: NodeType.COMM_RECV,
@@ -39,7 +50,7 @@ MAX_TAILS = 1 << 16
 MAX_SHAPES_TEXT = 2048
 """Longer shape lists (foreach operators over every parameter) are in the tables only."""
 
-_NODE_ID, _NODE_NAME, _NODE_TYPE, _CTRL_DEPS, _DATA_DEPS, _INPUTS, _OUTPUTS = 1, 2, 3, 4, 5, 8, 9
+_NODE_NAME, _NODE_TYPE, _CTRL_DEPS, _DATA_DEPS, _INPUTS, _OUTPUTS, _ATTRIBUTE = 2, 3, 4, 5, 8, 9, 10
 _ROW_BYTES = OPERATION_DTYPE.itemsize
 _TENSOR_BYTES = TENSOR_DTYPE.itemsize
 _COMMUNICATION_BYTES = COMMUNICATION_DTYPE.itemsize
@@ -49,6 +60,20 @@ ROW_PREFIX = attribute(names.ROW, "bytes", b"\0" * _ROW_BYTES)[:-_ROW_BYTES]
 COMMUNICATION_PREFIX = attribute(names.COMMUNICATION, "bytes", b"\0" * _COMMUNICATION_BYTES)[
     :-_COMMUNICATION_BYTES
 ]
+
+
+def _int64_heads(name: str) -> tuple[bytes, ...]:
+    """What comes before the varint of an int64 attribute, by the varint's length (0 to 10)."""
+    before = text(1, name) + key(value_field("int64"), VARINT)
+    return tuple(
+        key(_ATTRIBUTE, LENGTH_DELIMITED) + varint(len(before) + size) + before for size in range(11)
+    )
+
+
+_EVENT_HEADS = _int64_heads(names.EVENT)
+_SEQUENCE_HEADS = _int64_heads(names.SEQUENCE)
+_CTRL_DEPS_KEY = key(_CTRL_DEPS, LENGTH_DELIMITED)
+_DATA_DEPS_KEY = key(_DATA_DEPS, LENGTH_DELIMITED)
 
 TENSORS_PREFIX = text(1, names.TENSORS) + key(value_field("bytes"), LENGTH_DELIMITED)
 """Within the attribute of the tensors: up to the length of its value."""
@@ -75,150 +100,121 @@ class NodeEncoder:
 
     Args:
         rank: for the source of its sends and the destination of its receives.
+        tables: what the operations refer to.
+        communications: all rows of the rank, of COMMUNICATION_DTYPE.
     """
 
-    def __init__(self, rank: int) -> None:
+    def __init__(self, rank: int, tables: Tables, communications: NDArray[np.void]) -> None:
         self.dependencies = DependencyTracker()
         self._rank = rank
+        self._tables = tables
+        self._communications = communications
         self._tails: dict[tuple[int, ...], bytes] = {}
+        self._tensor_heads: dict[int, bytes] = {}
         self._shapes = MetadataShapes()
 
-    def encode(
-        self,
-        operations: Operations,
-        first_communication: int,
-        operators: Sequence[str],
-        metadata: Sequence[str],
-        modules: Sequence[str],
-        source_lines: Sequence[str],
-    ) -> bytes:
+    def encode(self, rows: NDArray[np.void], tensors: NDArray[np.void]) -> bytes:
         """Length-delimited nodes of a batch that continues the ones before.
 
         Args:
-            operations: the batch; `communication` counts rows from the rank's first operation.
-            first_communication: how many communication rows came before this batch.
-            operators: interned names so far, as are the other three.
-            metadata: JSON texts.
-            modules: dotted paths.
-            source_lines: `file:line`.
+            rows: [n] of OPERATION_DTYPE.
+            tensors: [m] of TENSOR_DTYPE, those of the rows.
         """
-        raw_rows = operations.rows.tobytes()
-        raw_tensors = operations.tensors.tobytes()
-        raw_communications = operations.communications.tobytes()
-        storages = operations.tensors["storage"].tolist()
-        offsets = operations.tensors["offset_bytes"].tolist()
-        extents = operations.tensors["extent_bytes"].tolist()
-        roles = operations.tensors["role"].tolist()
-        communications = operations.communications.tolist()
-        control = self.dependencies.control
-        data = self.dependencies.data
+        raw_rows = rows.tobytes()
+        raw_tensors = tensors.tobytes()
+        storages = tensors["storage"].tolist()
+        offsets = tensors["offset_bytes"].tolist()
+        extents = tensors["extent_bytes"].tolist()
+        roles = tensors["role"].tolist()
         tails = self._tails
+        heads = self._tensor_heads
+        small = SMALL_VARINTS
         pieces: list[bytes] = []
         tensor = 0
         position = 0
-        for row in operations.rows.tolist():
-            # The order of OPERATION_DTYPE.
-            (
-                identifier,
-                sequence,
-                stream_id,
-                event,
-                operator,
-                metadata_id,
-                module,
-                source_line,
-                communication,
-                _,
-                thread,
-                tensor_count,
-                device,
-                kind,
-                phase,
-                blocking,
-                _,
-                _,
-            ) = row
+        for (
+            identifier,
+            sequence,
+            stream_id,
+            event,
+            *ids,
+            thread,
+            count,
+            device,
+            kind,
+            phase,
+            blocking,
+            _,
+            _,
+        ) in (
+            rows.tolist()  # tuples in the order of OPERATION_DTYPE
+        ):
+            operator, metadata, module, source_line, communication, _ = ids
             stream = (device, stream_id)
             node = [ROW_PREFIX, raw_rows[position : position + _ROW_BYTES]]
             position += _ROW_BYTES
-            next_tensor = tensor + tensor_count
-            if tensor_count:
-                node.append(
-                    attribute(
-                        names.TENSORS,
-                        "bytes",
-                        raw_tensors[tensor * _TENSOR_BYTES : next_tensor * _TENSOR_BYTES],
-                    )
-                )
+            end = tensor + count
+            if count:
+                node.append(heads.get(count) or self._tensor_head(count))
+                node.append(raw_tensors[tensor * _TENSOR_BYTES : end * _TENSOR_BYTES])
             handle = None
-            variable = b""
-            if communication >= first_communication:
-                start = (communication - first_communication) * _COMMUNICATION_BYTES
+            readable = b""
+            if communication >= 0:
+                details = self._communications[communication]
                 node.append(COMMUNICATION_PREFIX)
-                node.append(raw_communications[start : start + _COMMUNICATION_BYTES])
-                details = communications[communication - first_communication]
-                if details[9] >= 0:
-                    handle = (details[0], details[9])
-                variable = _communication_attributes(kind, details, self._rank)
-            node.append(b"\x08")  # field 1, the id
+                node.append(details.tobytes())
+                if details["async_handle"] >= 0:
+                    handle = (int(details["communicator"]), int(details["async_handle"]))
+                readable = _communication_attributes(kind, details, self._rank)
+            node.append(b"\x08")  # the key of field 1, the id
             node.append(varint(identifier))
-            follows = control(identifier, kind, stream, event, handle, thread, blocking)
+            follows = self.dependencies.control(identifier, kind, stream, event, handle, thread, blocking)
             if follows:
-                node.append(packed(_CTRL_DEPS, sorted(follows)))
-            if tensor_count and kind not in HOST_KINDS:
-                follows = data(
+                body = b"".join([small[i] if i < 16384 else varint(i) for i in sorted(follows)])
+                node += (_CTRL_DEPS_KEY, varint(len(body)), body)
+            if count and kind not in HOST_KINDS:
+                follows = self.dependencies.data(
                     identifier,
                     stream,
-                    storages[tensor:next_tensor],
-                    offsets[tensor:next_tensor],
-                    extents[tensor:next_tensor],
-                    roles[tensor:next_tensor],
+                    storages[tensor:end],
+                    offsets[tensor:end],
+                    extents[tensor:end],
+                    roles[tensor:end],
                 )
                 if follows:
-                    node.append(packed(_DATA_DEPS, sorted(follows)))
-            tensor = next_tensor
-            tail_key = (operator, metadata_id, module, source_line, stream_id, device, kind, phase)
-            tail = tails.get(tail_key)
-            if tail is None:
-                if len(tails) >= MAX_TAILS:
-                    tails.clear()
-                tail = tails[tail_key] = self._tail(
-                    operators[operator],
-                    metadata_id,
-                    metadata[metadata_id] if metadata_id >= 0 else "",
-                    modules[module] if module >= 0 else "",
-                    source_lines[source_line] if source_line >= 0 else "",
-                    stream,
-                    kind,
-                    phase,
-                )
-            node.append(tail)
+                    body = b"".join([small[i] if i < 16384 else varint(i) for i in sorted(follows)])
+                    node += (_DATA_DEPS_KEY, varint(len(body)), body)
+            tensor = end
+            tail_key = (operator, metadata, module, source_line, stream_id, device, kind, phase)
+            node.append(tails.get(tail_key) or self._tail(tail_key))
             if event >= 0:
-                node.append(attribute(names.EVENT, "int64", event))
+                value = varint(event)
+                node += (_EVENT_HEADS[len(value)], value)
             if sequence >= 0:
-                node.append(attribute(names.SEQUENCE, "int64", sequence))
-            node.append(variable)
+                value = varint(sequence)
+                node += (_SEQUENCE_HEADS[len(value)], value)
+            node.append(readable)
             body = b"".join(node)
             pieces.append(varint(len(body)))
             pieces.append(body)
         return b"".join(pieces)
 
-    def _tail(
-        self,
-        operator: str,
-        metadata_id: int,
-        metadata: str,
-        module: str,
-        source_line: str,
-        stream: tuple[int, int],
-        kind: int,
-        phase: int,
-    ) -> bytes:
+    def _tensor_head(self, count: int) -> bytes:
+        """What comes before the bytes of `count` tensors."""
+        size = count * _TENSOR_BYTES
+        inner = TENSORS_PREFIX + varint(size)
+        head = key(_ATTRIBUTE, LENGTH_DELIMITED) + varint(len(inner) + size) + inner
+        self._tensor_heads[count] = head
+        return head
+
+    def _tail(self, tail_key: tuple[int, ...]) -> bytes:
         """The part of a node that repeats."""
+        operator, metadata, module, source_line, stream, device, kind, phase = tail_key
+        tables = self._tables
         on_host = kind in HOST_KINDS
-        node_type = _NODE_TYPES.get(Kind(kind), NodeType.COMP)
-        parts = [text(_NODE_NAME, operator), number(_NODE_TYPE, node_type)]
-        shapes = self._shapes.of(metadata_id, metadata)
+        node_type = _NODE_TYPES.get(kind, NodeType.COMP)
+        parts = [text(_NODE_NAME, tables.operators[operator]), number(_NODE_TYPE, node_type)]
+        shapes = self._shapes.of(metadata, tables.metadata[metadata] if metadata >= 0 else "")
         for field, info in ((_INPUTS, shapes.inputs), (_OUTPUTS, shapes.outputs)):
             if info is not None and len(info[0]) <= MAX_SHAPES_TEXT:
                 parts.append(delimited(field, text(2, info[0]) + text(3, info[1])))
@@ -227,33 +223,38 @@ class NodeEncoder:
             parts.append(attribute(names.TENSOR_SIZE, "uint64", shapes.device_bytes))
         parts.append(attribute(names.KIND, "string", _KIND_NAMES[kind]))
         parts.append(attribute(names.PHASE, "string", _PHASE_NAMES[phase]))
-        parts.append(attribute(names.DEVICE, "int32", stream[0]))
+        parts.append(attribute(names.DEVICE, "int32", device))
         if not on_host:
-            parts.append(attribute(names.STREAM, "int64", stream[1]))
-        if module:
-            parts.append(attribute(names.MODULE, "string", module))
-        if source_line:
-            parts.append(attribute(names.SOURCE_LINE, "string", source_line))
-        return b"".join(parts)
+            parts.append(attribute(names.STREAM, "int64", stream))
+        if module >= 0:
+            parts.append(attribute(names.MODULE, "string", tables.modules[module]))
+        if source_line >= 0:
+            parts.append(attribute(names.SOURCE_LINE, "string", tables.source_lines[source_line]))
+        tail = b"".join(parts)
+        if len(self._tails) >= MAX_TAILS:
+            self._tails.clear()
+        self._tails[tail_key] = tail
+        return tail
 
 
-def _communication_attributes(kind: int, details: tuple[int, ...], rank: int) -> bytes:
-    """What feeders read of a communication. `details` is in the order of COMMUNICATION_DTYPE."""
-    communicator, _, collective, _, input_bytes, output_bytes, peer, tag, _, _ = details
+def _communication_attributes(kind: int, details: np.void, rank: int) -> bytes:
+    """What feeders read of a communication, a row of COMMUNICATION_DTYPE."""
+    sent, received = int(details["input_bytes"]), int(details["output_bytes"])
     if kind == Kind.COLLECTIVE:
         return (
-            attribute(names.COMM_TYPE, "int64", collective)
+            attribute(names.COMM_TYPE, "int64", int(details["collective"]))
             # Chakra and ASTRA-sim count what one rank puts in, for an all-gather its shard.
-            + attribute(names.COMM_SIZE, "int64", input_bytes)
-            # "0" would mean every rank of the job, which only the finished tables can tell.
-            + attribute(names.PG_NAME, "string", str(communicator + 1))
+            + attribute(names.COMM_SIZE, "int64", sent)
+            # "0" would mean every rank of the job, which this rank's trace alone cannot tell.
+            + attribute(names.PG_NAME, "string", str(int(details["communicator"]) + 1))
         )
-    if kind == Kind.SEND or kind == Kind.RECV:
+    if kind in (Kind.SEND, Kind.RECV):
+        peer = int(details["peer"])
         source, destination = (rank, peer) if kind == Kind.SEND else (peer, rank)
         return (
-            attribute(names.COMM_SIZE, "int64", max(input_bytes, output_bytes))
+            attribute(names.COMM_SIZE, "int64", max(sent, received))
             + attribute(names.COMM_SRC, "int32", source)
             + attribute(names.COMM_DST, "int32", destination)
-            + attribute(names.COMM_TAG, "int32", tag)
+            + attribute(names.COMM_TAG, "int32", int(details["tag"]))
         )
     return b""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from pathlib import Path
 
@@ -52,9 +53,7 @@ def read_tables(path: str | os.PathLike[str]) -> Tables:
             hint="read it with the Maya that wrote it, or record the run again",
         )
     ends = record.items("iteration_ends", int)
-    if any(later <= earlier for earlier, later in zip(ends, ends[1:], strict=False)) or (
-        ends and ends[0] < 0
-    ):
+    if any(later <= earlier for earlier, later in itertools.pairwise(ends)) or (ends and ends[0] < 0):
         record.fail("'iteration_ends' must be ascending operation ids")
     return Tables(
         operators=record.items("operators", str),

@@ -1,20 +1,18 @@
 """Protobuf's wire format, as far as writing Chakra nodes by hand needs it.
 
-Encoding a node through protobuf's Python classes costs about 10 µs an attribute-rich node and a
-copy each; the writer runs inside the user's script, so it joins prepared pieces instead.
+Building a node with a dozen attributes through protobuf's Python classes costs tens of µs; the
+writer joins prepared pieces instead.
 Reference: https://protobuf.dev/programming-guides/encoding/
 """
 
 from __future__ import annotations
-
-from collections.abc import Iterable
 
 from maya.traces.chakra_schema import value_field
 
 VARINT = 0
 LENGTH_DELIMITED = 2
 
-_SMALL = [bytes((value,)) for value in range(128)] + [
+SMALL_VARINTS = [bytes((value,)) for value in range(128)] + [
     bytes((value & 127 | 128, value >> 7)) for value in range(128, 1 << 14)
 ]
 """Every varint of one or two bytes, ready made."""
@@ -23,7 +21,7 @@ _SMALL = [bytes((value,)) for value in range(128)] + [
 def varint(value: int) -> bytes:
     """An unsigned varint; a negative value as its 64-bit two's complement (int32, int64 fields)."""
     if 0 <= value < 16384:
-        return _SMALL[value]
+        return SMALL_VARINTS[value]
     if 0 <= value < 2097152:
         return bytes((value & 127 | 128, value >> 7 & 127 | 128, value >> 14))
     value &= (1 << 64) - 1
@@ -53,12 +51,6 @@ def text(field: int, value: str) -> bytes:
 def number(field: int, value: int) -> bytes:
     """A varint field: bool, enum, int32, int64, uint32, uint64."""
     return key(field, VARINT) + varint(value)
-
-
-def packed(field: int, values: Iterable[int]) -> bytes:
-    """A repeated varint field, packed; nothing at all if it is empty."""
-    body = b"".join(map(varint, values))
-    return delimited(field, body) if body else b""
 
 
 _ATTRIBUTE_OF_NODE = 10

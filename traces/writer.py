@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maya.traces.json_files import write_json
-from maya.traces.memory_file import MemoryWriter, memory_path
+from maya.traces.memory_file import MemoryWriter, memory_path, read_memory
 from maya.traces.node_encoder import NodeEncoder, global_metadata
 from maya.traces.operations import (
     COMMUNICATION_DTYPE,
@@ -21,6 +21,7 @@ from maya.traces.operations import (
     MemoryAction,
     Operations,
 )
+from maya.traces.spool import OperationSpool
 from maya.traces.tables import Tables
 from maya.traces.tables_file import tables_path, write_tables
 from maya.traces.wire import varint
@@ -41,9 +42,10 @@ def assumptions_path(run_dir: str | os.PathLike[str], rank: int) -> Path:
 class RankWriter:
     """Writes `rank-N.et`, `rank-N.tables.json`, `memory-N.npy` and `assumptions-N.json`.
 
-    Records stream to files with temporary names (`.partial`) and memory stays flat; `finish` gives
-    them their names, `rank-N.et` last, so that a trace with its name is whole. Nothing is kept
-    open across a fork: the child must make its own writer.
+    While the script runs, columns go to spool files as they are, which costs next to nothing; only
+    `finish` encodes them as Chakra nodes, a batch at a time. Memory stays flat throughout. Every
+    file has a temporary name (`.partial`) until it is whole, and `rank-N.et` is the last to get
+    its own, so that a trace with its name is complete.
 
     Args:
         run_dir: the run's folder; made if it is not there.
@@ -56,15 +58,12 @@ class RankWriter:
         self.run_dir = Path(run_dir)
         self.rank = rank
         self.run_dir.mkdir(parents=True, exist_ok=True)
-        self._encoder = NodeEncoder(rank)
         self._operation_count = 0
         self._communication_count = 0
         self._path = trace_path(run_dir, rank)
         self._memory_path = memory_path(run_dir, rank)
-        self._file = _partial(self._path).open("wb")
         self._memory = MemoryWriter(_partial(self._memory_path))
-        metadata = global_metadata(rank)
-        self._file.write(varint(len(metadata)) + metadata)
+        self._spool = OperationSpool(self._path)
 
     @property
     def operation_count(self) -> int:
@@ -79,7 +78,7 @@ class RankWriter:
         modules: Sequence[str],
         source_lines: Sequence[str],
     ) -> None:
-        """Write operations that follow on the ones before.
+        """Take operations that follow on the ones before.
 
         Args:
             operations: ids continue from the last batch's; `communications` holds the new rows
@@ -95,21 +94,13 @@ class RankWriter:
         self._check(operations, len(operators), len(metadata), len(modules), len(source_lines))
         if not operations.count:
             return
-        self._file.write(
-            self._encoder.encode(
-                operations, self._communication_count, operators, metadata, modules, source_lines
-            )
-        )
+        self._spool.append(operations)
         self._operation_count += operations.count
         self._communication_count += len(operations.communications)
 
     def append_memory(self, rows: NDArray[np.void]) -> None:
         """Write rows of the allocator's log, [n] of MEMORY_DTYPE, in order."""
         self._memory.append(rows)
-        freed = rows[rows["action"] == MemoryAction.FREE]
-        free = self._encoder.dependencies.free
-        for storage, operation in zip(freed["allocation"].tolist(), freed["operation"].tolist(), strict=True):
-            free(storage, operation)
 
     def finish(self, tables: Tables, assumptions: Sequence[Mapping[str, Any]] = ()) -> None:
         """Close the files and give them their names.
@@ -119,16 +110,34 @@ class RankWriter:
             assumptions: one JSON object for each unknown value that the script read.
         """
         self._memory.close()
-        self._file.close()
+        self._spool.close()
+        self._write_nodes(tables)
         write_tables(tables_path(self.run_dir, self.rank), tables)
         write_json(assumptions_path(self.run_dir, self.rank), list(assumptions), indent=1)
         _partial(self._memory_path).replace(self._memory_path)
         _partial(self._path).replace(self._path)
+        self._spool.delete()
+
+    def _write_nodes(self, tables: Tables) -> None:
+        encoder = NodeEncoder(self.rank, tables, self._spool.communications())
+        freed = read_memory(_partial(self._memory_path))
+        freed = freed[freed["action"] == MemoryAction.FREE]
+        first_free = 0
+        with _partial(self._path).open("wb") as file:
+            metadata = global_metadata(self.rank)
+            file.write(varint(len(metadata)) + metadata)
+            for rows, tensors in self._spool.batches():
+                next_free = int(np.searchsorted(freed["operation"], rows["id"][-1], side="right"))
+                batch = freed[first_free:next_free]
+                encoder.dependencies.free(batch["allocation"].tolist(), batch["operation"].tolist())
+                first_free = next_free
+                file.write(encoder.encode(rows, tensors))
 
     def abort(self) -> None:
         """Close and delete the half-written files."""
         self._memory.close()
-        self._file.close()
+        self._spool.close()
+        self._spool.delete()
         for path in (self._memory_path, self._path):
             _partial(path).unlink(missing_ok=True)
 
@@ -138,7 +147,7 @@ class RankWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if not self._file.closed:
+        if not self._spool.closed:
             self.abort()
 
     def _check(
