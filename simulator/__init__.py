@@ -5,8 +5,15 @@ from __future__ import annotations
 from maya.simulator.breakdown import Breakdown, breakdown
 from maya.simulator.inputs import KernelColumns, KernelWork, RankInput, with_work
 from maya.simulator.iterations import IterationTimes, iteration_times
+from maya.simulator.network import (
+    MESSAGE,
+    FixedTimeNetwork,
+    NetworkModel,
+    Transfer,
+    TransferCost,
+)
 from maya.simulator.settings import Settings
-from maya.simulator.simulate import simulate
+from maya.simulator.simulation import simulate
 from maya.simulator.timeline import (
     HOST_ROW_DTYPE,
     KERNEL_ROW_DTYPE,
@@ -18,14 +25,19 @@ from maya.simulator.timeline import (
 __all__ = [
     "HOST_ROW_DTYPE",
     "KERNEL_ROW_DTYPE",
+    "MESSAGE",
     "Activity",
     "Breakdown",
+    "FixedTimeNetwork",
     "IterationTimes",
     "KernelColumns",
     "KernelWork",
+    "NetworkModel",
     "RankInput",
     "Settings",
     "Timeline",
+    "Transfer",
+    "TransferCost",
     "breakdown",
     "completion_ns",
     "iteration_times",
