@@ -1,0 +1,92 @@
+"""Fitted parameters on disk: one JSON card for all families, versioned in the repository."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from maya.errors import MayaError
+from maya.kernel_models.columns import Floats
+
+SCHEMA_VERSION = 1
+FILE_NAME = "efficiency.json"
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Parameters of one family, arithmetic and GPU generation.
+
+    Attributes:
+        family, math, generation: what was fitted.
+        parameters: by name, see the family's form.
+        driver_low, driver_high: [d] range of the form's drivers in the fitted rows.
+        low, high: 10% and 90% quantiles of measured/predicted on held-out size families.
+        rows: training rows.
+    """
+
+    family: str
+    math: str
+    generation: str
+    parameters: Mapping[str, float]
+    driver_low: Floats
+    driver_high: Floats
+    low: float
+    high: float
+    rows: int
+
+
+@dataclass(frozen=True)
+class Efficiencies:
+    """Every fit by (family, math, generation)."""
+
+    fits: Mapping[tuple[str, str, str], Fit]
+
+
+def no_fits() -> Efficiencies:
+    """Nothing fitted: everything is a roofline."""
+    return Efficiencies({})
+
+
+def load_efficiencies(path: Path | None = None) -> Efficiencies:
+    """Read a card; by default the one that ships with Maya.
+
+    Raises:
+        MayaError: the file is missing, not JSON, or of another schema version.
+    """
+    source = path if path is not None else files("maya.kernel_models") / "artifacts" / FILE_NAME
+    try:
+        card = json.loads(source.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise MayaError(
+            f"no kernel efficiencies at {source}",
+            hint="reinstall Maya, or make them with python -m maya.kernel_models.fit --data DIR",
+        ) from None
+    except json.JSONDecodeError as error:
+        raise MayaError(f"{source} is not JSON: {error}", hint="restore it from the repository") from error
+    if card.get("schema_version") != SCHEMA_VERSION:
+        raise MayaError(
+            f"{source} has schema version {card.get('schema_version')}, this Maya reads {SCHEMA_VERSION}",
+            hint="refit with python -m maya.kernel_models.fit --data DIR",
+        )
+    fits = [_fit(entry) for entry in card["fits"]]
+    return Efficiencies({(fit.family, fit.math, fit.generation): fit for fit in fits})
+
+
+def _fit(entry: Mapping[str, Any]) -> Fit:
+    return Fit(
+        family=entry["family"],
+        math=entry["math"],
+        generation=entry["generation"],
+        parameters={name: float(value) for name, value in entry["parameters"].items()},
+        driver_low=np.asarray(entry["driver_low"], dtype=np.float64),
+        driver_high=np.asarray(entry["driver_high"], dtype=np.float64),
+        low=float(entry["low"]),
+        high=float(entry["high"]),
+        rows=int(entry["rows"]),
+    )

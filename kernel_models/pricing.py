@@ -1,0 +1,131 @@
+"""Time, interval and source of kernels on one GPU: pick the fit, evaluate the formula."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maya.hardware import GENERATIONS, GpuSpec
+from maya.kernel_models.artifact import Efficiencies, Fit
+from maya.kernel_models.columns import Floats, device_columns, peak_flops, work_columns
+from maya.kernel_models.contract import Source
+from maya.kernel_models.forms import (
+    DEFAULT_ROOFLINE_INTERVAL,
+    ROOFLINE_INTERVAL,
+    default_parameters,
+    form_of,
+)
+from maya.kernel_models.work import KernelWork
+
+RANGE_SLACK = np.log(1.25)
+"""A size up to a quarter beyond the fitted range still counts as inside."""
+OUTSIDE_WIDENING = 1.6
+"""Exponent on the interval's ends outside the fitted sizes."""
+GENERATION_WIDENING = 2.2
+"""Exponent for a fit carried over from another GPU generation."""
+
+MATH_RELATIVES = {
+    "tf32": ("bf16", "fp16", "fp32"),
+    "bf16": ("fp16", "tf32"),
+    "fp16": ("bf16", "tf32"),
+    "fp8": ("bf16", "fp16"),
+    "int8": ("fp8", "bf16", "fp16"),
+    "fp4": ("fp8", "bf16"),
+    "fp64_tensor": ("fp32",),
+    "fp64": ("fp32",),
+    "fp32": (),
+}
+"""Arithmetic whose efficiency stands in where a family has no fit of its own: tensor cores first."""
+
+
+@dataclass(frozen=True)
+class Prices:
+    """[k] columns, aligned with the kernels asked about."""
+
+    work_ns: NDArray[np.int64]
+    low_ns: NDArray[np.int64]
+    high_ns: NDArray[np.int64]
+    source: NDArray[np.uint8]
+    sm_share: NDArray[np.float32]
+    hbm_share: NDArray[np.float32]
+    link_share: NDArray[np.float32]
+
+
+def find_fit(efficiencies: Efficiencies, family: str, math: str, generation: str) -> tuple[Fit | None, bool]:
+    """The closest fit and whether it is of this very arithmetic and generation.
+
+    Order: same arithmetic and generation; same arithmetic of the nearest generation (the newer of
+    two as near); then related arithmetic likewise.
+    """
+    exact = efficiencies.fits.get((family, math, generation))
+    if exact is not None:
+        return exact, True
+    here = GENERATIONS.index(generation) if generation in GENERATIONS else len(GENERATIONS)
+    by_distance = sorted(range(len(GENERATIONS)), key=lambda position: (abs(position - here), -position))
+    for candidate in (math, *MATH_RELATIVES.get(math, ())):
+        for position in by_distance:
+            fit = efficiencies.fits.get((family, candidate, GENERATIONS[position]))
+            if fit is not None:
+                return fit, False
+    return None, False
+
+
+def price(works: Sequence[KernelWork], gpu: GpuSpec, efficiencies: Efficiencies) -> Prices:
+    """Price kernels on a GPU, each family and arithmetic evaluated at once.
+
+    Args:
+        works: k kernels.
+        gpu: the device.
+        efficiencies: fitted parameters.
+    """
+    count = len(works)
+    time = np.ones(count, dtype=np.float64)
+    low, high = np.ones(count, dtype=np.float64), np.ones(count, dtype=np.float64)
+    source = np.full(count, Source.ROOFLINE, dtype=np.uint8)
+    groups: dict[tuple[str, str], list[int]] = {}
+    for position, work in enumerate(works):
+        groups.setdefault((work.family, work.math), []).append(position)
+    device = device_columns([gpu])
+    for (family, math), positions in groups.items():
+        members = [works[position] for position in positions]
+        columns = work_columns(members, [peak_flops(gpu, math)] * len(members))
+        form = form_of(family)
+        fit, exact = find_fit(efficiencies, family, math, gpu.generation)
+        where = np.asarray(positions)
+        if fit is None:
+            factors = ROOFLINE_INTERVAL.get(family, DEFAULT_ROOFLINE_INTERVAL)
+            time[where] = form.time_ns(default_parameters(family), columns, device)
+            low[where], high[where] = factors
+            continue
+        time[where] = form.time_ns(default_parameters(family) | dict(fit.parameters), columns, device)
+        inside = _inside(form.drivers(columns), fit)
+        source[where] = np.where(inside & exact, Source.LEARNED, Source.EXTRAPOLATED)
+        widening = np.where(inside, 1.0, OUTSIDE_WIDENING) * (1.0 if exact else GENERATION_WIDENING)
+        low[where] = min(fit.low, 1.0) ** widening
+        high[where] = max(fit.high, 1.0) ** widening
+    bytes_moved = np.asarray([work.moved_bytes for work in works], dtype=np.float64)
+    blocks = np.asarray([work.blocks for work in works], dtype=np.float64)
+    engine = np.asarray([work.engine for work in works], dtype=object)
+    on_link, on_hbm = engine == "link", engine == "hbm"
+    hbm = np.minimum(1.0, bytes_moved / (time * gpu.hbm_bandwidth_gbps))
+    sm = np.where(on_link | on_hbm, 0.0, np.minimum(1.0, blocks / gpu.sm_count))
+    whole = np.maximum(1, np.rint(time)).astype(np.int64)
+    return Prices(
+        work_ns=whole,
+        low_ns=np.minimum(whole, np.maximum(1, np.rint(time * low))).astype(np.int64),
+        high_ns=np.maximum(whole, np.rint(time * high)).astype(np.int64),
+        source=source,
+        sm_share=sm.astype(np.float32),
+        hbm_share=hbm.astype(np.float32),
+        link_share=on_link.astype(np.float32),
+    )
+
+
+def _inside(drivers: Floats, fit: Fit) -> NDArray[np.bool_]:
+    result: NDArray[np.bool_] = (
+        (drivers >= fit.driver_low - RANGE_SLACK) & (drivers <= fit.driver_high + RANGE_SLACK)
+    ).all(axis=1)
+    return result
