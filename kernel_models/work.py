@@ -171,3 +171,8 @@ def distinct_bytes(metadata: OperatorMetadata) -> int:
 def ceil_div(a: int, b: int) -> int:
     """Integer division rounded up."""
     return -(-a // b)
+
+
+def names(text: str) -> tuple[str, ...]:
+    """A long list of operator names, written as one text."""
+    return tuple(text.split())

@@ -31,6 +31,7 @@ from maya.kernel_models.work import (
     ceil_div,
     distinct_bytes,
     main_tensor,
+    names,
     vector_math,
 )
 from maya.traces.tables import OperatorMetadata
@@ -38,7 +39,15 @@ from maya.traces.tables import OperatorMetadata
 Expander = Callable[[str, OperatorMetadata], list[KernelWork]]
 
 NO_KERNEL = frozenset(
-    ["as_strided", "view", "_reshape_alias", "reshape", "empty", "empty_strided", "empty_like", "new_empty", "new_empty_strided", "set", "resize", "resize_as", "is_set_to", "record_stream", "_fused_sdp_choice", "view_as_complex", "view_as_real", "_nested_view_from_buffer", "_use_cudnn_ctc_loss", "_use_miopen_ctc_loss", "_efficientzerotensor", "unfold", "select", "slice", "transpose", "t", "permute", "expand", "detach", "alias", "squeeze", "unsqueeze", "split", "split_with_sizes", "chunk", "unbind", "narrow", "diagonal", "unsafe_chunk", "unsafe_split", "real", "imag", "lift_fresh", "_unsafe_view", "movedim", "view_as", "flatten", "expand_as", "swapaxes"]
+    names(
+        "as_strided view _reshape_alias reshape empty empty_strided empty_like new_empty "
+        "new_empty_strided set resize resize_as is_set_to record_stream _fused_sdp_choice "
+        "view_as_complex view_as_real _nested_view_from_buffer _use_cudnn_ctc_loss "
+        "_use_miopen_ctc_loss _efficientzerotensor unfold select slice transpose t permute expand "
+        "detach alias squeeze unsqueeze split split_with_sizes chunk unbind narrow diagonal "
+        "unsafe_chunk unsafe_split real imag lift_fresh _unsafe_view movedim view_as flatten "
+        "expand_as swapaxes"
+    )
 )
 """Views, allocations and questions: they cost the host a dispatch and launch nothing."""
 

@@ -14,6 +14,7 @@ from maya.kernel_models.work import (
     ceil_div,
     distinct_bytes,
     main_tensor,
+    names,
     on_device,
     tensor_argument,
     tensor_bytes,
@@ -101,13 +102,28 @@ def expand_sparse(name: str, metadata: OperatorMetadata) -> list[KernelWork]:
 
 OPERATORS: dict[str, Callable[[str, OperatorMetadata], list[KernelWork]]] = {
     **dict.fromkeys(
-        ["_cholesky_solve_helper", "_linalg_det", "_linalg_eigh", "_linalg_eigvals", "_linalg_slogdet", "_linalg_solve_ex", "_linalg_svd", "cholesky_inverse", "geqrf", "linalg_cholesky_ex", "linalg_eig", "linalg_eigvals", "linalg_householder_product", "linalg_inv_ex", "linalg_ldl_factor_ex", "linalg_ldl_solve", "linalg_lstsq", "linalg_lu", "linalg_lu_factor_ex", "linalg_lu_solve", "linalg_matrix_exp", "linalg_matrix_sqrth", "linalg_polar", "linalg_qr", "linalg_solve_triangular", "lu_unpack", "ormqr", "triangular_solve"],
+        names(
+            "_cholesky_solve_helper _linalg_det _linalg_eigh _linalg_eigvals _linalg_slogdet "
+            "_linalg_solve_ex _linalg_svd cholesky_inverse geqrf linalg_cholesky_ex linalg_eig "
+            "linalg_eigvals linalg_householder_product linalg_inv_ex linalg_ldl_factor_ex "
+            "linalg_ldl_solve linalg_lstsq linalg_lu linalg_lu_factor_ex linalg_lu_solve "
+            "linalg_matrix_exp linalg_matrix_sqrth linalg_polar linalg_qr linalg_solve_triangular "
+            "lu_unpack ormqr triangular_solve"
+        ),
         expand_solver,
     ),
     **dict.fromkeys(["_fft_c2c", "_fft_c2r", "_fft_r2c"], expand_fourier),
-    **dict.fromkeys(["_cdist_backward", "_cdist_forward", "_pdist_backward", "_pdist_forward"], expand_distance),
     **dict.fromkeys(
-        ["_convert_indices_from_coo_to_csr", "_convert_indices_from_csr_to_coo", "_convert_weight_to_int4pack", "_cslt_compress", "_sparse_semi_structured_apply", "_sparse_semi_structured_apply_dense", "_sparse_semi_structured_tile", "_to_sparse", "_to_sparse_bsc", "_to_sparse_bsr", "_to_sparse_csc", "_to_sparse_csr", "_to_sparse_semi_structured", "_validate_compressed_sparse_indices", "_nested_compute_contiguous_strides_offsets"],
+        ["_cdist_backward", "_cdist_forward", "_pdist_backward", "_pdist_forward"], expand_distance
+    ),
+    **dict.fromkeys(
+        names(
+            "_convert_indices_from_coo_to_csr _convert_indices_from_csr_to_coo "
+            "_convert_weight_to_int4pack _cslt_compress _sparse_semi_structured_apply "
+            "_sparse_semi_structured_apply_dense _sparse_semi_structured_tile _to_sparse "
+            "_to_sparse_bsc _to_sparse_bsr _to_sparse_csc _to_sparse_csr _to_sparse_semi_structured "
+            "_validate_compressed_sparse_indices _nested_compute_contiguous_strides_offsets"
+        ),
         expand_sparse,
     ),
 }

@@ -10,6 +10,7 @@ from maya.kernel_models.work import (
     ceil_div,
     item_bytes,
     main_tensor,
+    names,
     on_device,
     tensor_argument,
     tensor_bytes,
@@ -112,7 +113,7 @@ def expand_zero(name: str, metadata: OperatorMetadata) -> list[KernelWork]:
     return [KernelWork("memset", "Memset", "fp32", 0, size, ceil_div(max(1, size), 8192), engine="hbm")]
 
 
-def expand_item(name: str, metadata: OperatorMetadata) -> list[KernelWork]:
+def expand_item(_name: str, metadata: OperatorMetadata) -> list[KernelWork]:
     """_local_scalar_dense: a few bytes to the host."""
     if metadata.memcpy:
         return expand_memcpy_entry(metadata)
@@ -142,11 +143,18 @@ def expand_rearrangement(name: str, metadata: OperatorMetadata) -> list[KernelWo
 
 
 OPERATORS: dict[str, Callable[[str, OperatorMetadata], list[KernelWork]]] = {
-    **dict.fromkeys(["copy", "_to_copy", "clone", "contiguous", "to", "_copy_from", "_pin_memory"], expand_copy),
+    **dict.fromkeys(names("copy _to_copy clone contiguous to _copy_from _pin_memory"), expand_copy),
     **dict.fromkeys(["zero", "zeros", "zeros_like", "new_zeros"], expand_zero),
     "_local_scalar_dense": expand_item,
     **dict.fromkeys(
-        ["cat", "_cat", "stack", "roll", "flip", "repeat", "repeat_interleave", "constant_pad_nd", "channel_shuffle", "im2col", "col2im", "reflection_pad1d", "reflection_pad2d", "reflection_pad3d", "replication_pad1d", "replication_pad2d", "replication_pad3d", "reflection_pad1d_backward", "reflection_pad2d_backward", "reflection_pad3d_backward", "replication_pad1d_backward", "replication_pad2d_backward", "replication_pad3d_backward", "pixel_shuffle", "pixel_unshuffle", "_cudnn_rnn_flatten_weight", "select_backward", "slice_backward", "diagonal_backward", "_pack_padded_sequence", "diag_embed"],
+        names(
+            "cat _cat stack roll flip repeat repeat_interleave constant_pad_nd channel_shuffle im2col "
+            "col2im reflection_pad1d reflection_pad2d reflection_pad3d replication_pad1d "
+            "replication_pad2d replication_pad3d reflection_pad1d_backward reflection_pad2d_backward "
+            "reflection_pad3d_backward replication_pad1d_backward replication_pad2d_backward "
+            "replication_pad3d_backward pixel_shuffle pixel_unshuffle _cudnn_rnn_flatten_weight "
+            "select_backward slice_backward diagonal_backward _pack_padded_sequence diag_embed"
+        ),
         expand_rearrangement,
     ),
 }

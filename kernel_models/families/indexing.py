@@ -12,6 +12,7 @@ from maya.kernel_models.work import (
     ceil_div,
     item_bytes,
     main_tensor,
+    names,
     on_device,
     tensor_argument,
     tensor_bytes,
@@ -197,11 +198,17 @@ def expand_padding_layout(name: str, metadata: OperatorMetadata) -> list[KernelW
 
 OPERATORS: dict[str, Callable[[str, OperatorMetadata], list[KernelWork]]] = {
     **dict.fromkeys(
-        ["index", "index_select", "gather", "take", "embedding", "unfold_backward", "_unsafe_index", "_embedding_bag_per_sample_weights_backward", "bucketize", "searchsorted"],
+        names(
+            "index index_select gather take embedding unfold_backward _unsafe_index "
+            "_embedding_bag_per_sample_weights_backward bucketize searchsorted"
+        ),
         expand_gather,
     ),
     **dict.fromkeys(
-        ["scatter", "scatter_add", "scatter_reduce", "index_add", "index_copy", "index_fill", "index_reduce", "put", "_unsafe_index_put"],
+        names(
+            "scatter scatter_add scatter_reduce index_add index_copy index_fill index_reduce put "
+            "_unsafe_index_put"
+        ),
         expand_scatter,
     ),
     **dict.fromkeys(("index_put", "_index_put_impl"), expand_index_put),
@@ -210,12 +217,24 @@ OPERATORS: dict[str, Callable[[str, OperatorMetadata], list[KernelWork]]] = {
     ),
     **dict.fromkeys(("embedding_dense_backward", "embedding_backward"), expand_embedding_backward),
     **dict.fromkeys(
-        ["_embedding_bag", "_embedding_bag_forward_only", "_embedding_bag_backward", "_embedding_bag_dense_backward", "embedding_bag"],
+        [
+            "_embedding_bag",
+            "_embedding_bag_forward_only",
+            "_embedding_bag_backward",
+            "_embedding_bag_dense_backward",
+            "embedding_bag",
+        ],
         expand_embedding_bag,
     ),
     "embedding_renorm": expand_renorm,
     **dict.fromkeys(
-        ["_jagged_to_padded_dense_forward", "_padded_dense_to_jagged_forward", "_nested_from_padded", "_nested_tensor_from_mask", "_nested_tensor_from_mask_left_aligned"],
+        [
+            "_jagged_to_padded_dense_forward",
+            "_padded_dense_to_jagged_forward",
+            "_nested_from_padded",
+            "_nested_tensor_from_mask",
+            "_nested_tensor_from_mask_left_aligned",
+        ],
         expand_padding_layout,
     ),
 }

@@ -13,6 +13,7 @@ from maya.kernel_models.work import (
     KernelWork,
     ceil_div,
     item_bytes,
+    names,
     total_bytes,
 )
 from maya.traces.tables import OperatorMetadata, TensorMetadata
@@ -96,14 +97,13 @@ def expand_fused_optimizer(name: str, metadata: OperatorMetadata) -> list[Kernel
     moved = sum(total_bytes(tensors) for tensors in data.values())
     written = FUSED_WRITTEN.get(kind, ("self",))
     moved += sum(total_bytes(data[key]) for key in written if key in data)
-    works = _works(
+    return _works(
         f"{name} {parameters[0].dtype}",
         [tensor.numel for tensor in parameters],
         len(data),
         moved,
         FUSED_FLOPS.get(kind, 10),
     )
-    return works
 
 
 def expand_foreach(name: str, metadata: OperatorMetadata) -> list[KernelWork]:
@@ -154,7 +154,7 @@ OPERATORS: dict[str, Callable[[str, OperatorMetadata], list[KernelWork]]] = {
         ("_fused_adam", "_fused_adamw", "_fused_sgd", "_fused_adagrad"),
         expand_fused_optimizer,
     ),
-    **{f"_foreach_{name}": expand_foreach for name in (FOREACH_UNARY + " " + FOREACH_OTHER).split()},
+    **{f"_foreach_{name}": expand_foreach for name in names(FOREACH_UNARY + " " + FOREACH_OTHER)},
     "_amp_foreach_non_finite_check_and_unscale": expand_foreach,
     "_chunk_cat": expand_list_copy,
     "split_with_sizes_copy": expand_list_copy,

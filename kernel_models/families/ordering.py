@@ -11,6 +11,7 @@ from maya.kernel_models.work import (
     distinct_bytes,
     item_bytes,
     main_tensor,
+    names,
     tensor_argument,
     tensor_bytes,
     total_bytes,
@@ -118,7 +119,7 @@ OPERATORS: dict[str, Callable[[str, OperatorMetadata], list[KernelWork]]] = {
     ),
     **dict.fromkeys(["topk", "kthvalue"], expand_select),
     **dict.fromkeys(
-        ["cumsum", "cumprod", "_cummax_helper", "_cummin_helper", "cummax", "cummin", "logcumsumexp", "_logcumsumexp"],
+        names("cumsum cumprod _cummax_helper _cummin_helper cummax cummin logcumsumexp _logcumsumexp"),
         expand_scan,
     ),
     **dict.fromkeys(["bincount", "histc"], expand_histogram),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from maya.kernel_models.families.indexing import sort_work
-from maya.kernel_models.work import KernelWork, ceil_div, distinct_bytes, main_tensor
+from maya.kernel_models.work import KernelWork, ceil_div, distinct_bytes, main_tensor, names
 from maya.traces.tables import OperatorMetadata
 
 PHILOX_FLOPS = 20
@@ -57,7 +57,13 @@ def expand_multinomial(name: str, metadata: OperatorMetadata) -> list[KernelWork
 
 OPERATORS: dict[str, Callable[[str, OperatorMetadata], list[KernelWork]]] = {
     **dict.fromkeys(
-        ["native_dropout", "_fused_dropout", "dropout", "bernoulli", "uniform", "normal", "random", "rand", "randn", "randint", "rand_like", "randn_like", "randint_like", "exponential", "geometric", "cauchy", "log_normal", "poisson", "binomial", "_standard_gamma", "_sample_dirichlet", "_philox_key_fold_in", "_philox_key_split", "_philox_normal", "_philox_uniform", "_fill_mem_eff_dropout_mask", "_cudnn_init_dropout_state", "rrelu"],
+        names(
+            "native_dropout _fused_dropout dropout bernoulli uniform normal random rand randn randint "
+            "rand_like randn_like randint_like exponential geometric cauchy log_normal poisson "
+            "binomial _standard_gamma _sample_dirichlet _philox_key_fold_in _philox_key_split "
+            "_philox_normal _philox_uniform _fill_mem_eff_dropout_mask _cudnn_init_dropout_state "
+            "rrelu"
+        ),
         expand_random,
     ),
     "randperm": expand_permutation,

@@ -62,7 +62,12 @@ OPERATORS: dict[str, Callable[[str, OperatorMetadata], list[KernelWork]]] = {
         ("_cudnn_rnn", "_cudnn_rnn_backward", "miopen_rnn", "miopen_rnn_backward"), expand_cudnn_rnn
     ),
     **dict.fromkeys(
-        ["_thnn_fused_gru_cell", "_thnn_fused_gru_cell_backward", "_thnn_fused_lstm_cell", "_thnn_fused_lstm_cell_backward_impl"],
+        [
+            "_thnn_fused_gru_cell",
+            "_thnn_fused_gru_cell_backward",
+            "_thnn_fused_lstm_cell",
+            "_thnn_fused_lstm_cell_backward_impl",
+        ],
         expand_pointwise,
     ),
 }

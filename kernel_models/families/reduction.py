@@ -9,6 +9,7 @@ from maya.kernel_models.work import (
     ceil_div,
     distinct_bytes,
     main_tensor,
+    names,
     on_device,
     vector_math,
 )
@@ -48,5 +49,5 @@ NAMES = (
 )
 
 OPERATORS: dict[str, Callable[[str, OperatorMetadata], list[KernelWork]]] = dict.fromkeys(
-    NAMES.split(), expand_reduction
+    names(NAMES), expand_reduction
 )

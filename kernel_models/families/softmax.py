@@ -73,7 +73,7 @@ def expand_softmax_backward(name: str, metadata: OperatorMetadata) -> list[Kerne
     ]
 
 
-def expand_cross_entropy(name: str, metadata: OperatorMetadata) -> list[KernelWork]:
+def expand_cross_entropy(_name: str, metadata: OperatorMetadata) -> list[KernelWork]:
     """The composite: log-softmax, then one gathered value a row."""
     return expand_softmax("_log_softmax", metadata) + expand_gathered_loss("nll_loss_forward", metadata)
 

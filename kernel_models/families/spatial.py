@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import prod
 
-from maya.kernel_models.work import KernelWork, ceil_div, distinct_bytes, integers, main_tensor, on_device
+from maya.kernel_models.work import (
+    KernelWork,
+    ceil_div,
+    distinct_bytes,
+    integers,
+    main_tensor,
+    names,
+    on_device,
+)
 from maya.traces.tables import OperatorMetadata
 
 ELEMENTS_PER_BLOCK = 256
@@ -54,13 +62,14 @@ def expand_resample(name: str, metadata: OperatorMetadata) -> list[KernelWork]:
 
 
 POOLS = (
-    "max_pool2d max_pool3d max_pool1d max_pool2d_with_indices max_pool2d_with_indices_backward max_pool3d_with_indices "
-    "max_pool3d_with_indices_backward avg_pool1d avg_pool2d avg_pool2d_backward avg_pool3d avg_pool3d_backward "
-    "adaptive_avg_pool2d _adaptive_avg_pool2d _adaptive_avg_pool2d_backward adaptive_avg_pool3d "
-    "_adaptive_avg_pool3d _adaptive_avg_pool3d_backward adaptive_avg_pool3d_backward adaptive_max_pool2d "
-    "adaptive_max_pool2d_backward adaptive_max_pool3d adaptive_max_pool3d_backward fractional_max_pool2d "
-    "fractional_max_pool2d_backward fractional_max_pool3d fractional_max_pool3d_backward max_unpool2d "
-    "max_unpool3d"
+    "max_pool2d max_pool3d max_pool1d max_pool2d_with_indices max_pool2d_with_indices_backward "
+    "max_pool3d_with_indices max_pool3d_with_indices_backward avg_pool1d avg_pool2d "
+    "avg_pool2d_backward avg_pool3d avg_pool3d_backward adaptive_avg_pool2d _adaptive_avg_pool2d "
+    "_adaptive_avg_pool2d_backward adaptive_avg_pool3d _adaptive_avg_pool3d "
+    "_adaptive_avg_pool3d_backward adaptive_avg_pool3d_backward adaptive_max_pool2d "
+    "adaptive_max_pool2d_backward adaptive_max_pool3d adaptive_max_pool3d_backward "
+    "fractional_max_pool2d fractional_max_pool2d_backward fractional_max_pool3d "
+    "fractional_max_pool3d_backward max_unpool2d max_unpool3d "
 )
 RESAMPLES = (
     "upsample_nearest1d upsample_nearest2d upsample_nearest3d _upsample_nearest_exact1d "
@@ -70,7 +79,7 @@ RESAMPLES = (
 )
 
 OPERATORS: dict[str, Callable[[str, OperatorMetadata], list[KernelWork]]] = {
-    **dict.fromkeys(POOLS.split(), expand_pool),
-    **dict.fromkeys(RESAMPLES.split(), expand_resample),
-    **{f"{name}_backward": expand_resample for name in RESAMPLES.split()},
+    **dict.fromkeys(names(POOLS), expand_pool),
+    **dict.fromkeys(names(RESAMPLES), expand_resample),
+    **{f"{name}_backward": expand_resample for name in names(RESAMPLES)},
 }
