@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from maya.errors import UsageError
 from maya.hardware.gpu import FIGURE_GROUPS, GENERATIONS, PEAK_KEYS, GpuSpec
 from maya.hardware.names import close_names, normalise
 from maya.hardware.reading import Row, read_toml, rows_of
+
+TYPE_CHECKING = False  # known to type checkers; see reading.py
+if TYPE_CHECKING:
+    from typing import Any
 
 SHIPPED = Path(__file__).with_name("gpus.toml")
 

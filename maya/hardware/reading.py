@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 from maya.errors import UsageError
+
+TYPE_CHECKING = False  # known to type checkers; importing `typing` would double the cost of this room
+if TYPE_CHECKING:
+    from typing import Any
 
 
 def read_toml(path: Path) -> dict[str, Any]:
