@@ -3,6 +3,11 @@
 Everything other rooms use is named here. protobuf is imported only when a Chakra file is read.
 """
 
+from maya.traces.chakra_reader import AttributeColumn, ChakraTrace, Dependencies, read_et
+from maya.traces.chakra_schema import CollectiveType, NodeType
+from maya.traces.export import export_with_durations, write_groups
+from maya.traces.file_header import Header
+from maya.traces.frames import TraceError
 from maya.traces.iterations import iteration_of, microbatch_of, phase_mask
 from maya.traces.manifest import (
     MANIFEST_NAME,
@@ -14,6 +19,7 @@ from maya.traces.manifest import (
     single_rank,
     write_manifest,
 )
+from maya.traces.memory_file import memory_path, read_memory
 from maya.traces.operations import (
     COMMUNICATION_DTYPE,
     MARK_BACKWARD_BEGIN,
@@ -35,7 +41,7 @@ from maya.traces.operations import (
     no_communications,
 )
 from maya.traces.oracle import DurationOracle
-from maya.traces.rank_reader import RankTrace, read_rank
+from maya.traces.rank_reader import RankTrace, read_operations, read_rank
 from maya.traces.tables import (
     Communicator,
     OperatorMetadata,
@@ -43,7 +49,9 @@ from maya.traces.tables import (
     TensorMetadata,
     parse_metadata,
 )
-from maya.traces.writer import RankWriter
+from maya.traces.tables_file import read_tables, tables_path, write_tables
+from maya.traces.validation import find_problems, find_warnings, validate_et
+from maya.traces.writer import RankWriter, assumptions_path, trace_path
 
 __all__ = [
     "COMMUNICATION_DTYPE",
@@ -59,12 +67,18 @@ __all__ = [
     "MEMORY_DTYPE",
     "OPERATION_DTYPE",
     "TENSOR_DTYPE",
+    "AttributeColumn",
+    "ChakraTrace",
+    "CollectiveType",
     "Communicator",
+    "Dependencies",
     "DurationOracle",
     "Ended",
+    "Header",
     "Kind",
     "Manifest",
     "MemoryAction",
+    "NodeType",
     "Operations",
     "OperatorMetadata",
     "Phase",
@@ -75,13 +89,28 @@ __all__ = [
     "StepSettings",
     "Tables",
     "TensorMetadata",
+    "TraceError",
+    "assumptions_path",
+    "export_with_durations",
+    "find_problems",
+    "find_warnings",
     "iteration_of",
+    "memory_path",
     "microbatch_of",
     "no_communications",
     "parse_metadata",
     "phase_mask",
+    "read_et",
     "read_manifest",
+    "read_memory",
+    "read_operations",
     "read_rank",
+    "read_tables",
     "single_rank",
+    "tables_path",
+    "trace_path",
+    "validate_et",
+    "write_groups",
     "write_manifest",
+    "write_tables",
 ]
