@@ -40,8 +40,10 @@ def memory_limit(text: str) -> int:
     match = _AMOUNT.fullmatch(text.strip())
     if match is None or match[2].lower() not in UNITS:
         raise ArgumentTypeError(f"'{text}' is no amount of memory; examples: 40GiB, 85899345920, unlimited")
-    amount = int(float(match[1]) * UNITS[match[2].lower()]) if "." in match[1] or "e" in match[1].lower() else (
-        int(match[1]) * UNITS[match[2].lower()]
+    amount = (
+        int(float(match[1]) * UNITS[match[2].lower()])
+        if "." in match[1] or "e" in match[1].lower()
+        else (int(match[1]) * UNITS[match[2].lower()])
     )
     if not 0 < amount <= UNLIMITED_BYTES:
         raise ArgumentTypeError(f"'{text}' is not between 1 byte and 64TiB; `unlimited` is the most")

@@ -29,10 +29,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--visible-gpus", type=positive_integer, metavar="K", help="how many GPUs the script sees (default 1)"
     )
     parser.add_argument(
-        "--steps", type=positive_integer, default=3, metavar="S", help="iterations to predict from (default 3)"
+        "--steps",
+        type=positive_integer,
+        default=3,
+        metavar="S",
+        help="iterations to predict from (default 3)",
     )
     parser.add_argument(
-        "--warmup", type=whole_number, default=1, metavar="W", help="iterations to leave out first (default 1)"
+        "--warmup",
+        type=whole_number,
+        default=1,
+        metavar="W",
+        help="iterations to leave out first (default 1)",
     )
     parser.add_argument(
         "--gpu-memory", type=memory_limit, metavar="BYTES", help="such as 40GiB, or `unlimited`"
@@ -97,13 +105,20 @@ def run(options: argparse.Namespace) -> int:
         verbosity=-1 if options.quiet else options.verbose,
     )
     result = run_job(request)
-    if result.prediction is not None:
-        if options.json:
-            sys.stdout.write(result.prediction.to_json())
-        elif not options.quiet:
-            from maya.reports import render_summary
+    if result.prediction is None:
+        return result.exit_code
+    if options.json:
+        sys.stdout.write(result.prediction.to_json())
+    elif not options.quiet and result.run_dir is not None:
+        from maya.pipeline.derived_files import TIMELINE_NAME
+        from maya.reports.console import Console
+        from maya.reports.report import Report
+        from maya.reports.text import print_summary
 
-            sys.stdout.write(render_summary(result.prediction, result.run_dir, stream=sys.stdout))
+        print_summary(Report(result.prediction, None, result.run_dir))
+        if (result.run_dir / TIMELINE_NAME).exists():
+            timeline = result.run_dir / TIMELINE_NAME
+            Console(options.verbose).note(f"next: open {timeline} at https://ui.perfetto.dev")
     return result.exit_code
 
 

@@ -5,37 +5,17 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from maya.hardware import find_gpu
-from maya.pipeline.request import RunRequest
+from maya.pipeline.request import JobResult, RunRequest
 from maya.pipeline.run_folder import RunFolder
 from maya.pipeline.supervise import supervise
 from maya.reports.console import Console
 
-if TYPE_CHECKING:
-    from maya.pipeline.prediction import Prediction
-
 WARM_MODULES = ("numpy", "maya.traces", "maya.kernel_models", "maya.simulator", "maya.pipeline.conclude")
 """Imported while the child still imports torch, so that they cost nothing after the script's end."""
-
-
-@dataclass(frozen=True)
-class JobResult:
-    """What `maya run` has to show.
-
-    Attributes:
-        exit_code: of `maya run`.
-        prediction: also for a run that failed (verdict "failed"); None if interrupted.
-        run_dir: the whole run folder; None if there is none.
-    """
-
-    exit_code: int
-    prediction: Prediction | None
-    run_dir: Path | None
 
 
 def run_job(request: RunRequest, console: Console | None = None) -> JobResult:

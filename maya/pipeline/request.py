@@ -1,9 +1,13 @@
-"""What `maya run` was asked to do."""
+"""What `maya run` was asked to do, and what came of it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from maya.reports.prediction import Prediction
 
 
 @dataclass(frozen=True)
@@ -51,3 +55,18 @@ class RunRequest:
         else:
             name = Path(self.program[0]).stem
         return Path(f"{name}.maya")
+
+
+@dataclass(frozen=True)
+class JobResult:
+    """What `maya run` has to show.
+
+    Attributes:
+        exit_code: of `maya run`.
+        prediction: also for a run that failed (verdict "failed"); None if interrupted.
+        run_dir: the whole run folder; None if there is none.
+    """
+
+    exit_code: int
+    prediction: Prediction | None
+    run_dir: Path | None

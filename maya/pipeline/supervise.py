@@ -93,7 +93,7 @@ def supervise(
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _spawn(command: list[str], mask: set[signal.Signals], stdout_to_stderr: bool) -> int:
+def _spawn(command: list[str], mask: set[int | signal.Signals], stdout_to_stderr: bool) -> int:
     sys.stdout.flush()
     try:
         return os.posix_spawn(

@@ -1,0 +1,50 @@
+"""What of a run folder can be computed again: the prediction, kernel times, timeline, assumptions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import BinaryIO
+
+from maya.pipeline.durations import write_durations
+from maya.pipeline.predict import PredictedRun
+from maya.reports.perfetto import render_timeline
+
+PREDICTION_NAME = "prediction.json"
+TIMELINE_NAME = "timeline.perfetto-trace"
+ASSUMPTIONS_NAME = "assumptions.json"
+
+
+def write_derived(run_dir: Path, predicted: PredictedRun) -> None:
+    """Write them all, the prediction last.
+
+    Raises:
+        OSError: the folder cannot be written; no half file keeps its final name.
+    """
+    if predicted.priced is not None:
+        priced = predicted.priced
+        with written_whole(run_dir / f"durations-{priced.trace.rank}.npz") as file:
+            write_durations(file, priced.times)
+        with written_whole(run_dir / TIMELINE_NAME) as file:
+            render_timeline(priced.simulated(), file)
+    with written_whole(run_dir / ASSUMPTIONS_NAME) as file:
+        rows = [asdict(entry) for entry in predicted.prediction.assumptions]
+        file.write((json.dumps(rows, indent=1) + "\n").encode())
+    with written_whole(run_dir / PREDICTION_NAME) as file:
+        file.write(predicted.prediction.to_json().encode())
+
+
+@contextmanager
+def written_whole(path: Path) -> Iterator[BinaryIO]:
+    """A file that gets its name only once everything is in it."""
+    temporary = path.with_name(f"{path.name}.partial")
+    try:
+        with temporary.open("wb") as file:
+            yield file
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise

@@ -1,0 +1,95 @@
+"""What became of a run, in one word and one sentence, and the exit code that goes with it."""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import dataclass
+
+from maya.errors import EXIT_FAILURE
+from maya.pipeline.outcome import OutOfMemory, RankOutcome
+from maya.reports.amounts import format_bytes
+from maya.reports.prediction import FAILED, OK, OOM
+from maya.traces import Ended
+
+HELD_SHOWN = 3
+"""How many holders of memory the sentence names."""
+SIGNAL_EXIT_BASE = 128
+"""A shell reports a command that signal n ended as 128 + n."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """`verdict` and `cause` of a prediction, and the exit code of `maya run`."""
+
+    verdict: str
+    cause: str | None
+    exit_code: int
+
+
+def judge(outcome: RankOutcome) -> Verdict:
+    """A script that ends by itself passes its own code through; stopped is 0; the rest is 1."""
+    code = outcome.exit_code
+    after = f"after {_iterations(outcome.iterations)}"
+    if outcome.ended == Ended.OOM or (outcome.oom is not None and outcome.iterations == 0):
+        sentence = oom_sentence(outcome)
+        if outcome.ended != Ended.OOM:
+            sentence += "; the script caught the error and ended without an iteration"
+            return Verdict(OOM, sentence, code)
+        return Verdict(OOM, sentence, EXIT_FAILURE)
+    if outcome.ended == Ended.EXCEPTION:
+        return Verdict(FAILED, f"{_exception(outcome)} {after}", code or EXIT_FAILURE)
+    if outcome.ended == Ended.INTERNAL_ERROR:
+        return Verdict(FAILED, _exception(outcome), EXIT_FAILURE)
+    if outcome.ended == Ended.INTERRUPTED:
+        return Verdict(FAILED, f"interrupted {after}", SIGNAL_EXIT_BASE + signal.SIGINT)
+    if outcome.ended == Ended.EXIT and code != 0:
+        return Verdict(FAILED, f"the script exited with code {code} {after}", code)
+    caught = f"caught by the script: {oom_sentence(outcome)}" if outcome.oom is not None else None
+    return Verdict(OK, caught, 0 if outcome.ended == Ended.STOPPED else code)
+
+
+def oom_sentence(outcome: RankOutcome) -> str:
+    """Names the allocation, the module that asked, and what else is held."""
+    failed = outcome.oom
+    if failed is None:
+        return "out of memory"
+    where = f" in {failed.module}" if failed.module else ""
+    if failed.source_line:
+        where += f" at {failed.source_line}"
+    text = f"out of memory: an allocation of {format_bytes(failed.requested_bytes)}{where} does not fit"
+    if outcome.memory is not None:
+        text += f" in {format_bytes(outcome.memory.capacity)}"
+    return text + _held(failed)
+
+
+def signal_name(number: int) -> str:
+    """`SIGKILL`, or `signal 77` for one without a name."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _held(failed: OutOfMemory) -> str:
+    holders = sorted(failed.held, key=lambda held: (-held.bytes, held.module, held.phase))
+    if not holders:
+        return ""
+    shown = [
+        f"{format_bytes(held.bytes)} {held.module or '(no module)'} ({held.phase or 'other'})"
+        for held in holders[:HELD_SHOWN]
+    ]
+    rest = sum(held.bytes for held in holders[HELD_SHOWN:])
+    if rest:
+        shown.append(f"{format_bytes(rest)} others")
+    return "; held: " + ", ".join(shown)
+
+
+def _exception(outcome: RankOutcome) -> str:
+    cause = outcome.cause or {}
+    text = f"{cause.get('type') or 'exception'}: {cause.get('message') or ''}".rstrip(": ")
+    line = cause.get("source_line")
+    return f"{text} ({line})" if line else text
+
+
+def _iterations(count: int) -> str:
+    return f"{count} iteration{'' if count == 1 else 's'}"

@@ -1,0 +1,211 @@
+"""The timeline of a run for https://ui.perfetto.dev: streams, host, iterations, phases, memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maya.errors import MayaError
+from maya.kernel_models import Source
+from maya.reports.memory_curve import memory_curves
+from maya.reports.perfetto_packets import TraceStream
+from maya.reports.report import Report, SimulatedRun
+from maya.reports.shapes import shapes_of
+from maya.simulator import Activity, iteration_times
+from maya.traces import Phase
+
+PHASE_NAMES = {phase: phase.name.lower() for phase in Phase}
+
+
+class PerfettoRenderer:
+    """A Perfetto trace, protobuf `TrackEvent`s."""
+
+    def render(self, report: Report, out: BinaryIO) -> None:
+        """Write the timeline. Raises MayaError if nothing was simulated."""
+        if report.simulated is None:
+            raise MayaError(
+                "this run has no timeline: the script ran nothing on the GPU",
+                hint="`--format text` shows why",
+            )
+        render_timeline(report.simulated, out)
+
+
+def render_timeline(run: SimulatedRun, out: BinaryIO) -> None:
+    """Write one rank's timeline."""
+    stream = TraceStream(out)
+    rank = run.timeline.ranks[0]
+    process = stream.process(f"rank {rank} ({run.gpu})", rank + 1)
+    drawing = _Drawing(run, stream, process, rank)
+    drawing.iterations()
+    drawing.phases()
+    drawing.hosts()
+    drawing.streams()
+    drawing.memory()
+    stream.close()
+
+
+class _Drawing:
+    """One rank being drawn."""
+
+    def __init__(self, run: SimulatedRun, stream: TraceStream, process: int, rank: int) -> None:
+        self._run = run
+        self._stream = stream
+        self._process = process
+        self._rank = rank
+        self._rows = run.trace.operations.rows
+        self._tables = run.trace.tables
+        self._hosts = run.timeline.hosts_of(rank)
+        self._kernels = run.timeline.kernels_of(rank)
+        self._shown = np.flatnonzero(self._hosts["end_ns"] > self._hosts["start_ns"])
+
+    def iterations(self) -> None:
+        ends = self._tables.iteration_ends
+        if not ends:
+            return
+        track = self._stream.track("iterations", self._process)
+        spans = iteration_times(self._run.timeline, ends, rank=self._rank)
+        kinds = [
+            self._stream.slice_kind(
+                track, f"iteration {index}" + (" (warm-up)" if end < self._run.first_operation else "")
+            )
+            for index, end in enumerate(ends)
+        ]
+        self._stream.slices(track, spans.start_ns.tolist(), spans.end_ns.tolist(), kinds)
+
+    def phases(self) -> None:
+        """Runs of one phase as the host issues them."""
+        rows = self._rows[self._shown]
+        if not len(rows):
+            return
+        hosts = self._hosts[self._shown]
+        first_thread = hosts["thread"] == hosts["thread"][0]
+        rows, hosts = rows[first_thread], hosts[first_thread]
+        changes = np.flatnonzero(np.diff(rows["phase"])) + 1
+        begins = np.concatenate([[0], changes])
+        ends = np.concatenate([changes, [len(rows)]]) - 1
+        track = self._stream.track("phases", self._process)
+        kinds = {phase: self._stream.slice_kind(track, name) for phase, name in PHASE_NAMES.items()}
+        self._stream.slices(
+            track,
+            hosts["start_ns"][begins].tolist(),
+            hosts["end_ns"][ends].tolist(),
+            [kinds[Phase(phase)] for phase in rows["phase"][begins].tolist()],
+        )
+
+    def hosts(self) -> None:
+        hosts = self._hosts[self._shown]
+        rows = self._rows[self._shown]
+        launches = np.zeros(len(self._rows), dtype=bool)
+        launches[self._kernels["operation"]] = True
+        for thread in np.unique(hosts["thread"]).tolist():
+            chosen = hosts["thread"] == thread
+            track = self._stream.track(f"host thread {thread}", self._process)
+            operations = hosts["operation"][chosen]
+            kinds = self._kinds(
+                track,
+                rows[chosen],
+                ("operator", "metadata", "module", "source_line", "phase"),
+                self._host_name,
+            )
+            flows = np.where(launches[operations], operations + 1, 0)
+            self._stream.slices(
+                track,
+                hosts["start_ns"][chosen].tolist(),
+                hosts["end_ns"][chosen].tolist(),
+                kinds,
+                flows.tolist(),
+            )
+
+    def streams(self) -> None:
+        kernels = self._kernels
+        places = np.unique(kernels[["device", "stream"]])
+        for device, number in places.tolist():
+            here = kernels[(kernels["device"] == device) & (kernels["stream"] == number)]
+            here = here[np.argsort(here["start_ns"], kind="stable")]
+            label = "default stream" if number == 0 else f"stream {number}"
+            for activity in np.unique(here["activity"]).tolist():
+                part = here[here["activity"] == activity]
+                name = label if activity == Activity.COMPUTE else f"{label} {Activity(activity).name.lower()}"
+                track = self._stream.track(f"GPU {device} {name}", self._process)
+                self._stream_slices(track, part)
+
+    def memory(self) -> None:
+        for device, curve in memory_curves(self._run.trace, self._hosts).items():
+            for name, values in (("allocated", curve.allocated), ("reserved", curve.reserved)):
+                track = self._stream.byte_counter(f"GPU {device} memory {name}", self._process)
+                self._stream.counter(track, curve.times_ns.tolist(), values.tolist())
+
+    def _stream_slices(self, track: int, kernels: NDArray[np.void]) -> None:
+        times = self._run.times
+        index = kernels["kernel"]
+        rows = self._rows[kernels["operation"]]
+        priced = index >= 0
+        names = (
+            np.where(priced, times.name[np.maximum(index, 0)], -1) if times.count else np.full(len(index), -1)
+        )
+        source = times.source[np.maximum(index, 0)] if times.count else np.zeros(len(index), np.uint8)
+        columns = np.empty(
+            len(kernels),
+            dtype=[
+                ("operator", "<i4"),
+                ("metadata", "<i4"),
+                ("module", "<i4"),
+                ("source_line", "<i4"),
+                ("phase", "u1"),
+                ("name", "<i4"),
+                ("source", "u1"),
+            ],
+        )
+        for field in ("operator", "metadata", "module", "source_line", "phase"):
+            columns[field] = rows[field]
+        columns["name"] = names
+        columns["source"] = source
+        kinds = self._kinds(track, columns, columns.dtype.names or (), self._kernel_name)
+        first_of_operation = np.ones(len(kernels), dtype=bool)
+        first_of_operation[1:] = kernels["operation"][1:] != kernels["operation"][:-1]
+        flows = np.where(first_of_operation, kernels["operation"] + 1, 0)
+        self._stream.slices(
+            track, kernels["start_ns"].tolist(), kernels["end_ns"].tolist(), kinds, flows.tolist()
+        )
+
+    def _kinds(
+        self,
+        track: int,
+        rows: NDArray[np.void],
+        fields: tuple[str, ...],
+        name_of: Callable[[dict[str, int]], str],
+    ) -> list[bytes]:
+        """`slice_kind` of each row, made once for each distinct combination of `fields`."""
+        made: dict[tuple[int, ...], bytes] = {}
+        kinds = []
+        for key in zip(*(rows[field].tolist() for field in fields), strict=True):
+            kind = made.get(key)
+            if kind is None:
+                values = dict(zip(fields, key, strict=True))
+                kind = made[key] = self._stream.slice_kind(track, name_of(values), self._annotations(values))
+            kinds.append(kind)
+        return kinds
+
+    def _annotations(self, values: dict[str, int]) -> bytes:
+        tables = self._tables
+        shown: dict[str, str | int] = {"operator": tables.operators[values["operator"]]}
+        if values["metadata"] >= 0:
+            shapes = shapes_of(tables.metadata[values["metadata"]])
+            shown["inputs"], shown["outputs"] = shapes.inputs, shapes.outputs
+        if values["module"] >= 0:
+            shown["module"] = tables.modules[values["module"]]
+        if values["source_line"] >= 0:
+            shown["source line"] = tables.source_lines[values["source_line"]]
+        shown["phase"] = PHASE_NAMES[Phase(values["phase"])]
+        if values.get("name", -1) >= 0:
+            shown["time rests on"] = Source(values["source"]).name.lower()
+        return self._stream.annotations(shown)
+
+    def _host_name(self, values: dict[str, int]) -> str:
+        return self._tables.operators[values["operator"]]
+
+    def _kernel_name(self, values: dict[str, int]) -> str:
+        return self._run.times.names[values["name"]] if values["name"] >= 0 else self._host_name(values)
