@@ -1,0 +1,142 @@
+// A cache miss: run the operator on meta tensors and keep what it would produce.
+#pragma once
+#include <ATen/Context.h>
+#include <ATen/EmptyTensor.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <c10/core/MemoryFormat.h>
+
+#include "../values/policy.h"
+#include "call_arguments.h"
+#include "convolution_format.h"
+#include "oracle.h"
+#include "shape_cache.h"
+#include "statistics.h"
+
+namespace maya {
+
+inline int64_t math_flags(const OperatorFacts& facts) {
+  auto& context = at::globalContext();
+  return facts.convolution ? context.allowTF32CuDNN() : context.allowTF32CuBLAS();
+}
+
+inline at::Tensor meta_like(const at::Tensor& tensor) {
+  // 0-dim CPU tensors stay: they take part in type promotion as numbers do.
+  if (tensor.is_meta() || (tensor.is_cpu() && tensor.dim() == 0)) return tensor;
+  return at::detail::empty_strided_meta(tensor.sizes(), tensor.strides(), tensor.scalar_type());
+}
+
+inline std::string open_metadata(const OperatorFacts& facts, c10::ArrayRef<at::IValue> arguments) {
+  std::string json = "{\"args\":{";
+  for (size_t a = 0; a < arguments.size(); ++a) {
+    if (a) json += ',';
+    append_json_string(json, facts.argument_names[a]);
+    json += ':';
+    append_json_value(json, arguments[a], facts.keying[a], facts.is_dtype(a));
+  }
+  json += "},\"out\":[";
+  return json;
+}
+
+inline void close_metadata(std::string& json, const OperatorFacts& facts) {
+  json += ']';
+  if ((facts.matmul || facts.convolution) && math_flags(facts)) json += ",\"math\":\"tf32\"";
+  json += '}';
+}
+
+// For calls whose results are at hand (data-dependent selections).
+inline std::string metadata_of_call(const OperatorFacts& facts, c10::ArrayRef<at::IValue> arguments, const torch::jit::Stack& results) {
+  auto json = open_metadata(facts, arguments);
+  for (size_t r = 0; r < results.size(); ++r) {
+    if (r) json += ',';
+    append_json_value(json, results[r], ScalarKeying::Class, false);
+  }
+  close_metadata(json, facts);
+  return json;
+}
+
+inline void append_output_json(std::string& json, const OutputMeta& meta) {
+  if (!meta.defined) {
+    json += "null";
+    return;
+  }
+  append_json_tensor(json, meta.type, {meta.sizes.data(), meta.sizes.size()}, {meta.strides.data(), meta.strides.size()}, true);
+}
+
+// Output of a selection whose size depends on unknown values: the policy says how many.
+std::shared_ptr<CachedCall> select_unknown(const OperatorFacts& facts, c10::ArrayRef<at::IValue> arguments);
+
+// Null when there is no meta kernel and `computable` says that values can stand in for it.
+inline std::shared_ptr<const CachedCall> call_meta(const c10::OperatorHandle& op, const OperatorFacts& facts, c10::ArrayRef<at::IValue> arguments, bool computable) {
+  auto call = std::make_shared<CachedCall>();
+  torch::jit::Stack stack;
+  for (const auto& argument : arguments) stack.push_back(map_tensors(argument, c10::Device(c10::kMeta), meta_like));
+  torch::jit::Stack kept(stack);  // out= arguments are resized in place
+  bool answered = true;
+  if (facts.data_dependent) {
+    call = select_unknown(facts, arguments);
+  } else {
+    try {
+      at::AutoDispatchBelowADInplaceOrView below;
+      op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), &stack);
+    } catch (const c10::NotImplementedError& error) {
+      Statistics::instance().note_missing_meta(facts.name, error.what_without_backtrace());
+      if (!facts.only_aliases || facts.has_out) {
+        if (computable) return nullptr;
+        throw;
+      }
+      answered = false;  // in place: the outputs are the arguments, no shape to learn
+    }
+  }
+  if (!facts.data_dependent) {
+    for (size_t r = 0; r < facts.return_count; ++r) {
+      call->outputs.emplace_back();
+      call->values.emplace_back();
+      if (facts.return_aliases[r] >= 0 || !answered) {
+        call->forms.push_back(CachedCall::Form::Alias);
+        continue;
+      }
+      const auto& value = stack[stack.size() - facts.return_count + r];
+      if (value.isTensor()) {
+        call->forms.push_back(CachedCall::Form::Tensor);
+        call->outputs[r].push_back(meta_of(value.toTensor()));
+      } else if (value.isTensorList()) {
+        call->forms.push_back(CachedCall::Form::List);
+        for (const at::Tensor& item : value.toTensorList()) call->outputs[r].push_back(meta_of(item));
+      } else {
+        call->forms.push_back(CachedCall::Form::Value);
+        call->values[r] = value;
+      }
+    }
+    if (facts.has_out)
+      for (size_t a = 0; a < facts.argument_count; ++a)
+        if (facts.writes(a) && kept[a].isTensor() && kept[a].toTensor().defined()) {
+          call->resized.emplace_back(static_cast<int>(a), meta_of(kept[a].toTensor()));
+          call->note_size(call->resized.back().second);
+        }
+  }
+  if (facts.convolution) keep_channels_last(facts, arguments, *call);
+  auto json = open_metadata(facts, arguments);
+  bool first = true;
+  for (size_t r = 0; r < call->outputs.size(); ++r) {
+    if (call->forms[r] == CachedCall::Form::Alias) continue;
+    if (!first) json += ',';
+    first = false;
+    if (call->forms[r] == CachedCall::Form::Value) {
+      append_json_value(json, call->values[r], ScalarKeying::Class, false);
+      continue;
+    }
+    if (call->forms[r] == CachedCall::Form::List) json += '[';
+    for (size_t i = 0; i < call->outputs[r].size(); ++i) {
+      if (i) json += ',';
+      append_output_json(json, call->outputs[r][i]);
+      call->note_size(call->outputs[r][i]);
+    }
+    if (call->forms[r] == CachedCall::Form::List) json += ']';
+  }
+  close_metadata(json, facts);
+  call->metadata = Recorder::instance().intern_metadata(json);
+  call->duration_ns = Oracle::instance().duration_ns(facts.name, json);
+  return call;
+}
+
+}  // namespace maya
