@@ -55,17 +55,23 @@ inline void AllocatorSettings::parse_common(const std::string& settings, bool re
   garbage_collection_threshold = 0;
   text = settings;
   SettingsTokens tokens(settings);
+  // First and wherever it stands, because the least max_split_size_mb depends on it.
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    if (tokens.at(i) != "large_segment_size_mb") continue;
+    tokens.at(i + 1);
+    uint64_t size = tokens.number(i += 2);
+    if (size <= static_cast<uint64_t>(kLargeRequestBytes / kMebibyte)) {
+      throw std::invalid_argument("CachingAllocator option large_segment_size_mb must be > " +
+                                  std::to_string(kLargeRequestBytes / kMebibyte) + " MB");
+    }
+    large_segment_bytes = mebibytes(size);
+  }
   for (size_t i = 0; i < tokens.size(); ++i) {
     const std::string& key = tokens.at(i);
     size_t value = i + 2;
     if (is_common_key(key)) tokens.at(i + 1);
     if (key == "large_segment_size_mb") {
-      uint64_t size = tokens.number(i = value);
-      if (size <= static_cast<uint64_t>(kLargeRequestBytes / kMebibyte)) {
-        throw std::invalid_argument("CachingAllocator option large_segment_size_mb must be > " +
-                                    std::to_string(kLargeRequestBytes / kMebibyte) + " MB");
-      }
-      large_segment_bytes = mebibytes(size);
+      i = tokens.skip_value(i);
     } else if (key == "max_split_size_mb") {
       max_split_bytes = at_least_a_segment(tokens, i = value, "max_split_size_mb");
     } else if (key == "max_non_split_rounding_mb") {
