@@ -42,6 +42,8 @@ from maya.traces.operations import (
 )
 from maya.traces.oracle import DurationOracle
 from maya.traces.rank_reader import RankTrace, read_operations, read_rank
+from maya.traces.repair import repair_et
+from maya.traces.summary import ChakraSummary, RankSummary, summarise_et, summarise_rank
 from maya.traces.tables import (
     Communicator,
     OperatorMetadata,
@@ -68,6 +70,7 @@ __all__ = [
     "OPERATION_DTYPE",
     "TENSOR_DTYPE",
     "AttributeColumn",
+    "ChakraSummary",
     "ChakraTrace",
     "CollectiveType",
     "Communicator",
@@ -83,6 +86,7 @@ __all__ = [
     "OperatorMetadata",
     "Phase",
     "RankClass",
+    "RankSummary",
     "RankTrace",
     "RankWriter",
     "Role",
@@ -106,7 +110,10 @@ __all__ = [
     "read_operations",
     "read_rank",
     "read_tables",
+    "repair_et",
     "single_rank",
+    "summarise_et",
+    "summarise_rank",
     "tables_path",
     "trace_path",
     "validate_et",

@@ -20,6 +20,8 @@ from maya.errors import MayaError
 GZIP_MAGIC = b"\x1f\x8b"
 MAX_MESSAGE_BYTES = 1 << 28
 """A longer message is damage: the largest real ones (a fused optimizer's) have some 100 KB."""
+MAX_LENGTH_BYTES = 5
+"""Bytes of a length: varint32."""
 MAX_UNPACKED_BYTES = 16 << 30
 """Where unpacking a gzip file stops, lest a small file fill the machine."""
 
@@ -98,57 +100,64 @@ def _unpack(path: Path) -> bytes:
 
 
 def find_messages(
-    buffer: Buffer, path: str | os.PathLike[str]
+    buffer: Buffer, path: str | os.PathLike[str], *, keep_whole: bool = False
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Where each message lies.
 
     Args:
         buffer: the whole file.
         path: its name, for messages.
+        keep_whole: at the first message that is not whole, return those before it.
 
     Returns:
         starts and ends, int64[messages]: offsets of each message's body in `buffer`.
 
     Raises:
-        TraceError: cut short, or a length that cannot be.
+        TraceError: cut short, or a length that cannot be (with `keep_whole`: in the first message).
     """
     size = len(buffer)
     starts: list[int] = []
     ends: list[int] = []
     position = 0
-    while position < size:
-        here = position
-        length = buffer[position]
-        position += 1
-        if length > 127:
-            length &= 127
-            shift = 7
-            while True:
-                if position >= size:
-                    raise _truncated(
-                        path, here, len(starts), f"ends inside the length of message {len(starts)}"
-                    )
-                byte = buffer[position]
-                position += 1
-                length |= (byte & 127) << shift
-                shift += 7
-                if byte < 128:
-                    break
-                if shift > 28:
-                    raise _bad_length(path, here, len(starts), "a length of more than 5 bytes")
-        if length > MAX_MESSAGE_BYTES:
-            raise _bad_length(path, here, len(starts), f"a length of {length} bytes")
-        starts.append(position)
-        position += length
-        if position > size:
-            raise _truncated(
-                path,
-                here,
-                len(starts),
-                f"message {len(starts) - 1} needs {length} bytes, {size - starts[-1]} are left",
-            )
-        ends.append(position)
+    try:
+        while position < size:
+            length = buffer[position]
+            start = position + 1
+            if length > 127:
+                length, start = _long_length(buffer, path, position, len(starts))
+            end = start + length
+            if end > size:
+                raise _truncated(
+                    path,
+                    position,
+                    len(starts),
+                    f"message {len(starts)} needs {length} bytes, {size - start} are left",
+                )
+            starts.append(start)
+            ends.append(end)
+            position = end
+    except TraceError:
+        if not keep_whole or not starts:
+            raise
     return np.array(starts, dtype=np.int64), np.array(ends, dtype=np.int64)
+
+
+def _long_length(
+    buffer: Buffer, path: str | os.PathLike[str], position: int, messages: int
+) -> tuple[int, int]:
+    """A length of two bytes or more: its value and where it ends."""
+    value = shift = 0
+    for place in range(position, position + MAX_LENGTH_BYTES):
+        if place >= len(buffer):
+            raise _truncated(path, position, messages, f"ends inside the length of message {messages}")
+        byte = buffer[place]
+        value |= (byte & 127) << shift
+        shift += 7
+        if byte < 128:
+            if value > MAX_MESSAGE_BYTES:
+                raise _bad_length(path, position, messages, f"a length of {value} bytes")
+            return value, place + 1
+    raise _bad_length(path, position, messages, f"a length of more than {MAX_LENGTH_BYTES} bytes")
 
 
 def _truncated(path: str | os.PathLike[str], offset: int, messages: int, problem: str) -> TraceError:
