@@ -2,15 +2,38 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any
 
 from maya.emulator.torch_cuda.device import EmulatedDevices
 
 Pool = tuple[int, int]
+CAPTURE_ERROR_MODES = ("global", "thread_local", "relaxed")
+_NO_CONDITIONALS = "Maya's emulated CUDA device does not capture conditional graph nodes"
+
+
+@dataclass
+class _GraphState:
+    """Kept in one attribute, away from the names that `torch.cuda.CUDAGraph` gives its own."""
+
+    keep_graph: bool
+    device: int = -1
+    pool: Pool | None = None
+    retained: list[Pool] = field(default_factory=list)
+    capture: int | None = None
+    """The backend's id of the capture; operations recorded in it carry the same."""
+    capturing: bool = False
+    finalized: bool = False
+    instantiated: bool = False
+
+    def require_capture(self, asked: str) -> int:
+        if self.capture is None or self.capturing:
+            raise RuntimeError(f"Called CUDAGraph::{asked} without a preceding successful capture.")
+        return self.capture
 
 
 def cuda_graph_base(devices: EmulatedDevices) -> type:
-    """The class `torch.cuda.CUDAGraph` derives from."""
+    """The class `torch.cuda.CUDAGraph` derives from. Errors are worded as at::cuda::CUDAGraph's."""
     native = devices.native
 
     class _CUDAGraph:
@@ -18,95 +41,88 @@ def cuda_graph_base(devices: EmulatedDevices) -> type:
             return super().__new__(cls)
 
         def __init__(self, keep_graph: bool = False) -> None:
-            self._keep_graph = keep_graph
-            self._pool: Pool | None = None
-            self._retained: list[Pool] = []
-            self._device = -1
-            self._capture: int | None = None
-            self._capturing = False
-            self._instantiated = False
+            self._maya_state = _GraphState(keep_graph)
 
         def capture_begin(self, pool: Pool | None = None, capture_error_mode: str = "global") -> None:
-            if capture_error_mode not in ("global", "thread_local", "relaxed"):
+            state = self._maya_state
+            if capture_error_mode not in CAPTURE_ERROR_MODES:
                 raise RuntimeError(
                     "Unknown capture error mode. Expected `global`, `thread_local`, or `relaxed`, got "
                     + capture_error_mode
                 )
-            if self._capture is not None:
+            if state.capture is not None:
                 raise RuntimeError(
                     "This CUDAGraph instance already owns a captured graph. To capture a new graph, create "
                     "a new instance."
                 )
-            self._device = native.current_device()
-            if native.current_stream(self._device) == 0:
+            state.device = native.current_device()
+            if native.current_stream(state.device) == 0:
                 raise RuntimeError(
                     "CUDA graphs must be captured on a non-default stream. (However, after capture, it's ok "
                     "to replay them on the default stream.)"
                 )
-            # torch.cuda._POOL_HANDLE is a NewType over the pair, so it arrives as a plain tuple.
-            self._pool = (pool[0], pool[1]) if pool is not None else native.pool_new()
-            native.pool_begin(self._device, self._pool)
-            self._capture = native.capture_begin(self._pool)
-            self._capturing = True
+            state.pool = (pool[0], pool[1]) if pool is not None else native.pool_new()
+            native.pool_begin(state.device, state.pool)
+            state.capture = native.capture_begin(state.pool)
+            state.capturing = True
 
         def capture_end(self) -> None:
             self.capture_end_pre()
             self.capture_end_post()
 
         def capture_end_pre(self) -> None:
-            if not self._capturing or self._pool is None:
+            state = self._maya_state
+            if not state.capturing or state.pool is None:
                 raise RuntimeError("capture_end() called before capture_begin().")
+            state.capturing = False
             native.capture_end()
-            native.pool_end(self._device, self._pool)
-            self._capturing = False
+            native.pool_end(state.device, state.pool)
 
         def capture_end_post(self) -> None:
-            if not self._keep_graph:
-                self._instantiated = True
-
-        def _require_capture(self, asked: str) -> int:
-            if self._capture is None or self._capturing:
-                raise RuntimeError(f"Called CUDAGraph::{asked} without a preceding successful capture.")
-            return self._capture
+            state = self._maya_state
+            state.finalized = True
+            state.instantiated = state.instantiated or not state.keep_graph
 
         def instantiate(self) -> None:
-            self._require_capture("instantiate")
-            if not self._keep_graph:
+            state = self._maya_state
+            state.require_capture("instantiate")
+            if state.finalized and not state.keep_graph:
                 raise RuntimeError(
                     "instantiate() is intended to be called by the user only when keep_graph=true"
                 )
-            self._instantiated = True
+            state.instantiated = True
 
+        @property
         def _has_graph_exec(self) -> bool:
-            return self._instantiated
+            return self._maya_state.instantiated
 
         def replay(self) -> None:
-            capture = self._require_capture("replay")
-            self._instantiated = True
+            state = self._maya_state
+            capture = state.require_capture("replay")
+            state.instantiated = True
             native.replay(capture)
 
         def reset(self) -> None:
             """Gives the pools back; a capture under way is ended first, as after an error."""
-            if self._capturing:
+            state = self._maya_state
+            if state.capturing:
                 self.capture_end_pre()
-            if self._pool is not None:
-                for pool in (self._pool, *self._retained):
-                    native.pool_release(self._device, pool)
-            self._pool = None
-            self._retained = []
-            self._capture = None
-            self._instantiated = False
+            if state.pool is not None:
+                for pool in (state.pool, *state.retained):
+                    native.pool_release(state.device, pool)
+            self._maya_state = _GraphState(state.keep_graph)
 
         def pool(self) -> Pool:
-            if self._pool is None:
+            pool = self._maya_state.pool
+            if pool is None:
                 raise RuntimeError("Called CUDAGraph::pool() without a preceding successful capture.")
-            return self._pool
+            return pool
 
         def pools(self) -> list[Pool]:
-            return [self.pool(), *self._retained]
+            return [_CUDAGraph.pool(self), *self._maya_state.retained]
 
         def _retain_pool(self, pool: Pool) -> None:
-            self._retained.append((pool[0], pool[1]))
+            self._maya_state.retained.append((pool[0], pool[1]))
 
         def register_generator_state(self, generator: Any) -> None:
             """Generators advance by themselves in a replay: their numbers are not on the device."""
@@ -118,19 +134,19 @@ def cuda_graph_base(devices: EmulatedDevices) -> type:
             raise RuntimeError(f"Maya's emulated CUDA device has no graph to dump to {debug_path}")
 
         def raw_cuda_graph(self) -> int:
-            if not self._keep_graph:
+            if not self._maya_state.keep_graph:
                 raise RuntimeError(
                     "You cannot access the raw cudaGraph_t instance unless CUDAGraph was initialized with "
                     "keep_graph=true"
                 )
-            return self._require_capture("raw_cuda_graph")
+            return self._maya_state.require_capture("raw_cuda_graph")
 
         def raw_cuda_graph_exec(self) -> int:
-            if not self._instantiated:
+            if not self._maya_state.instantiated:
                 raise RuntimeError(
                     "You cannot access the raw cudaGraphExec_t instance until instantiate() has been called"
                 )
-            return self._require_capture("raw_cuda_graph_exec")
+            return self._maya_state.require_capture("raw_cuda_graph_exec")
 
         @staticmethod
         def get_currently_capturing_graph() -> Any:
@@ -150,9 +166,6 @@ def cuda_graph_base(devices: EmulatedDevices) -> type:
 
     _CUDAGraph.__module__ = "torch._C"
     return _CUDAGraph
-
-
-_NO_CONDITIONALS = "Maya's emulated CUDA device does not capture conditional graph nodes"
 
 
 def names(devices: EmulatedDevices) -> dict[str, Any]:

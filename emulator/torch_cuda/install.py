@@ -11,6 +11,7 @@ from typing import Any
 import torch
 import torch.backends.cuda
 import torch.backends.cudnn
+import torch.cuda._graph_annotations
 
 from maya.emulator.nvml import NvmlGpu, nvml_module
 from maya.emulator.torch_cuda import (
@@ -18,6 +19,7 @@ from maya.emulator.torch_cuda import (
     cudart,
     graphs,
     launchers,
+    legacy_types,
     nccl,
     nvtx,
     peer_copies,
@@ -37,6 +39,20 @@ from maya.emulator.torch_cuda.registry import Registry
 from maya.emulator.torch_cuda.tunable import TunableSettings
 from maya.errors import MayaError
 from maya.hardware import GpuSpec
+
+NEW_IN_TORCH_2_14 = frozenset(
+    {
+        "_cuda_annotateMemory",
+        "_cuda_memoryMetadataSupported",
+        "_cuda_tunableop_get_cublaslt_requested_algo_count",
+        "_cuda_tunableop_set_cublaslt_requested_algo_count",
+        "_get_cublaslt_prefer_grouped_gemm",
+        "_set_cublaslt_prefer_grouped_gemm",
+        "_set_storage_data_ptr_access_error_msg",
+        "_clear_storage_data_ptr_access_error_msg",
+    }
+)
+"""Names of `torch._C` that a CUDA build of 2.13 may lack. Every other one must exist there."""
 
 
 def install_torch_cuda(
@@ -70,6 +86,8 @@ def install_torch_cuda(
     _install_nvml(registry, devices)
     _install_torch_cuda_names(registry, devices)
     storage.install(registry, devices)
+    if not cuda_build:
+        legacy_types.install(registry)
     rebind(registry)
     registry.add(torch._C, "_maya_emulated", True)
     return registry
@@ -92,11 +110,13 @@ def _install_extension_names(registry: Registry, devices: EmulatedDevices, *, cu
         nccl.names(devices, cuda_build=cuda_build),
         peer_copies.names(),
     ]
+    groups.append({"_cudart": cudart.cudart_module(devices), "_nvtx": nvtx.nvtx_module()})
     for names in groups:
         for name, value in names.items():
-            registry.add(torch._C, name, value)
-    registry.add(torch._C, "_cudart", cudart.cudart_module(devices))
-    registry.add(torch._C, "_nvtx", nvtx.nvtx_module())
+            if cuda_build and name not in NEW_IN_TORCH_2_14:
+                registry.replace(torch._C, name, value)
+            else:
+                registry.add(torch._C, name, value)
     for flag in ("_has_cuda", "_has_cudnn", "_has_magma", "_has_cusparselt"):
         registry.replace(torch._C, flag, True)
     if not cuda_build:
@@ -129,6 +149,9 @@ def _install_torch_cuda_names(registry: Registry, devices: EmulatedDevices) -> N
     }
     for name, value in replaced.items():
         registry.replace(torch.cuda, name, value)
+    registry.replace(torch.cuda, "_compile_kernel", launchers.compile_kernel)
+    # Asks the real driver otherwise; graphs of the emulated device have no nodes to annotate.
+    registry.replace(torch.cuda._graph_annotations, "_is_tools_id_unavailable", lambda: True)
     registry.add(torch.cuda, "pynvml", sys.modules["pynvml"])
     registry.add(torch.cuda, "_get_device_properties", get_device_properties)
     torch.cuda._check_bf16_tensor_supported.cache_clear()

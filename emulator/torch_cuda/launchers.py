@@ -33,6 +33,13 @@ def jiterate(_code: str, kernel_name: str, *_: Any) -> Any:
     )
 
 
+def compile_kernel(_source: str, kernel_name: str, *_: Any, **__: Any) -> Any:
+    raise MayaError(
+        f"{_NO_KERNELS}: torch.cuda._compile_kernel of {kernel_name}",
+        hint="Give the operation in PyTorch operators when it runs under Maya.",
+    )
+
+
 def names() -> dict[str, Any]:
     """The `torch._C` attributes that launch compiled code."""
     return {

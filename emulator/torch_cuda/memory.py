@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from maya.emulator.torch_cuda.device import EmulatedDevices
 
 _STAT = {"current": 0, "peak": 0, "allocated": 0, "freed": 0}
@@ -43,6 +45,7 @@ class Memory:
         self._caching_enabled = True
         self._history_enabled = False
         self._metadata = ""
+        self._plain_set_settings = torch._C._accelerator_setAllocatorSettings
 
     def stats(self, device: int) -> dict[str, Any]:
         return self._native.memory_stats(self._devices.index(device))
@@ -73,6 +76,8 @@ class Memory:
         return self._native.get_memory_fraction(self._devices.index(device))
 
     def set_allocator_settings(self, settings: str) -> None:
+        """torch's own copy first: it checks the keys and answers `_accelerator_getAllocatorSettings`."""
+        self._plain_set_settings(settings)
         self._native.set_allocator_settings(settings)
 
     def enable_caching(self, enabled: bool) -> None:
@@ -136,7 +141,6 @@ class Memory:
             "_cuda_cudaCachingAllocator_raw_delete": native.raw_delete,
             "_cuda_cudaCachingAllocator_enable": self.enable_caching,
             "_cuda_cudaCachingAllocator_is_enabled": lambda: self._caching_enabled,
-            "_cuda_cudaCachingAllocator_set_allocator_settings": self.set_allocator_settings,
             "_accelerator_setAllocatorSettings": self.set_allocator_settings,
             "_cuda_getAllocatorBackend": native.allocator_backend,
             "_cuda_getAllocator": lambda: self._allocator,

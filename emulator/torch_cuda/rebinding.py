@@ -3,6 +3,9 @@
 `import torch` imports `torch.cuda`, which binds classes and functions of `torch._C` when it is
 imported, and derives classes from them. The modules that do are executed again, and every reference
 to an old object that some module or class still holds is set to the new one.
+
+A hook that sets the names between the import of `torch._C` and that of `torch.cuda` works as well in
+both builds, but only where torch is not imported yet, and loading the compiled backend imports it.
 """
 
 from __future__ import annotations

@@ -28,7 +28,11 @@ def has_standard_deleter(_storage_pointer: int) -> bool:
     return True
 
 
-def set_storage_access_error(_tensor: Any, _message: str) -> None:
+def clear_storage_access_error(_storage: Any) -> None:
+    """Takes back what `set_storage_access_error` did: nothing."""
+
+
+def set_storage_access_error(_storage: Any, _message: str) -> None:
     """Would make reading the storage raise; graph trees call it when they free a tensor's memory."""
 
 
@@ -46,6 +50,8 @@ def names() -> dict[str, Any]:
         "_construct_CUDA_Tensor_From_Storage_And_Metadata": tensor_from_storage,
         "_has_Standard_Deleter": has_standard_deleter,
         "_set_storage_access_error_msg": set_storage_access_error,
+        "_set_storage_data_ptr_access_error_msg": set_storage_access_error,
+        "_clear_storage_data_ptr_access_error_msg": clear_storage_access_error,
         "_free_And_Remove_DeleterFn": _refuse("_free_And_Remove_DeleterFn"),
         "_storage_throw_on_immutable_data_ptr": _refuse("_storage_throw_on_immutable_data_ptr"),
         "_storage_throw_on_mutable_data_ptr": _refuse("_storage_throw_on_mutable_data_ptr"),
