@@ -48,7 +48,7 @@ def all_clusters() -> tuple[ClusterSpec, ...]:
 
 
 def load_clusters(path: str | Path) -> tuple[ClusterSpec, ...]:
-    """Clusters of a user's file in the form of `clusters.toml`. Raises UsageError naming file, row and key."""
+    """Clusters of a user's file in the form of `clusters.toml`; UsageError names file, row and key."""
     return _read(Path(path))
 
 

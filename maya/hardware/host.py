@@ -22,7 +22,7 @@ class HostSpec:
     cpu: str
     """Processor model and number of sockets."""
     dispatch_scale: float
-    """One thread's time for Python and operator dispatch over the reference host's (1.0); above 1 is slower."""
+    """One thread's time for Python and dispatch over the reference host's (1.0); above 1 is slower."""
     cores: int
     """Physical cores of all sockets."""
     memory_bytes: int
