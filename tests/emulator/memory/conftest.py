@@ -193,6 +193,12 @@ def allocator(new_allocator: Callable[..., Allocator]) -> Allocator:
     return new_allocator()
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def allocator_error() -> type[AllocatorError]:
     return AllocatorError
+
+
+@pytest.fixture(scope="session")
+def allocator_class() -> type[Allocator]:
+    """For hypothesis, which wants a fresh one for every example."""
+    return Allocator
