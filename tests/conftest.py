@@ -1,0 +1,147 @@
+"""Fixtures that several rooms' tests share."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from maya.traces import (
+    MARK_BATCH,
+    MARK_ITERATION_END,
+    MEMORY_DTYPE,
+    OPERATION_DTYPE,
+    TENSOR_DTYPE,
+    Kind,
+    MemoryAction,
+    Operations,
+    Phase,
+    RankWriter,
+    Tables,
+    no_communications,
+)
+
+GIB = 2**30
+
+
+def _tensor(*shape: int, dtype: str = "bfloat16", device: str = "cuda") -> dict[str, Any]:
+    strides = [int(np.prod(shape[axis + 1 :])) for axis in range(len(shape))]
+    return {"dtype": dtype, "shape": list(shape), "stride": strides, "device": device}
+
+
+def _addmm(m: int, k: int, n: int) -> str:
+    args = {"self": _tensor(n), "mat1": _tensor(m, k), "mat2": _tensor(k, n), "beta": 1, "alpha": 1}
+    return json.dumps({"args": args, "out": [_tensor(m, n)]})
+
+
+def _pointwise(m: int, n: int) -> str:
+    return json.dumps({"args": {"self": _tensor(m, n)}, "out": [_tensor(m, n)]})
+
+
+def _item() -> str:
+    one = _tensor(dtype="float32")
+    memcpy = {"direction": "d2h", "bytes": 4, "pinned": False}
+    return json.dumps({"args": {"self": one}, "out": [], "memcpy": memcpy})
+
+
+@dataclass
+class SyntheticRun:
+    """A small training run as the emulator would record it: a few layers, some iterations.
+
+    Attributes:
+        layers: matrix product and activation, forward and backward, for each.
+        iterations: 0: it only runs forward, once.
+        size: rows and columns of the matrices.
+        samples, tokens: what the batch marker of each iteration announces.
+        outcome: keys of `outcome-0.json` that replace the usual ones.
+    """
+
+    layers: int = 4
+    iterations: int = 4
+    size: int = 2048
+    samples: int = 8
+    tokens: int = 8192
+    uses_gpu: bool = True
+    outcome: dict[str, Any] = field(default_factory=dict)
+
+    def write(self, run_dir: Path) -> None:
+        """Write the rank's files into an existing folder."""
+        operators = ("aten::addmm", "aten::gelu", "aten::view", MARK_BATCH, MARK_ITERATION_END, "aten::copy_")
+        batch = json.dumps({"args": {"samples": self.samples, "tokens": self.tokens}, "out": []})
+        empty = json.dumps({"args": {}, "out": []})
+        metadata = (
+            _addmm(self.size, self.size, self.size),
+            _pointwise(self.size, self.size),
+            batch,
+            empty,
+            _item(),
+        )
+        modules = ("Net", *(f"Net.layers.{layer}" for layer in range(self.layers)))
+        lines = ("train.py:10", "train.py:20")
+        rows: list[tuple[int, int, Kind, Phase, int, int]] = []
+        ends: list[int] = []
+        for _ in range(max(1, self.iterations)):
+            rows.append((3, 2, Kind.MARKER, Phase.FORWARD, 0, 0))
+            for phase in (Phase.FORWARD, Phase.BACKWARD) if self.iterations else (Phase.FORWARD,):
+                for layer in range(self.layers):
+                    kind = Kind.KERNEL if self.uses_gpu else Kind.HOST
+                    rows.append((2, 1, Kind.HOST, phase, layer + 1, 0))
+                    rows.append((0, 0, kind, phase, layer + 1, 0))
+                    rows.append((1, 1, kind, phase, layer + 1, 0))
+            if self.iterations:
+                if self.uses_gpu:
+                    rows.append((5, 4, Kind.MEMCPY, Phase.OTHER, -1, 1))
+                rows.append((4, 3, Kind.MARKER, Phase.OTHER, -1, 1))
+                ends.append(len(rows) - 1)
+        table = np.zeros(len(rows), dtype=OPERATION_DTYPE)
+        table["id"] = np.arange(len(rows))
+        for name in ("sequence", "event", "communication", "graph"):
+            table[name] = -1
+        for index, (operator, texts, kind, phase, module, line) in enumerate(rows):
+            row = table[index]
+            row["operator"], row["metadata"], row["kind"], row["phase"] = operator, texts, kind, phase
+            row["module"], row["source_line"] = module, line
+            row["blocking"] = kind == Kind.MEMCPY
+        tables = Tables(operators, metadata, modules, lines, tuple(ends))
+        writer = RankWriter(run_dir, 0)
+        operations = Operations(table, np.zeros(0, dtype=TENSOR_DTYPE), no_communications())
+        writer.append(operations, operators, metadata, modules, lines)
+        writer.append_memory(self._memory(len(rows)))
+        log = {"kind": "item", "producer": "aten::mean", "count": 4, "source_line": "train.py:20", "value": 1.0}
+        writer.finish(tables, [log])
+        (run_dir / "outcome-0.json").write_text(json.dumps(self._outcome()))
+
+    def _memory(self, operations: int) -> np.ndarray[Any, np.dtype[np.void]]:
+        rows = np.zeros(3, dtype=MEMORY_DTYPE)
+        rows["action"] = [MemoryAction.SEGMENT_ALLOCATE, MemoryAction.ALLOCATE, MemoryAction.FREE]
+        rows["operation"] = [0, 1, operations - 1]
+        rows["size_bytes"] = [2 * GIB, GIB, GIB]
+        rows["allocation"] = [-1, 1, 1]
+        rows["module"] = -1
+        return rows
+
+    def _outcome(self) -> dict[str, Any]:
+        return {
+            "ended": "stopped" if self.iterations else "never_stepped",
+            "exit_code": 0,
+            "cause": None,
+            "iterations": self.iterations,
+            "optimizer_steps": self.iterations,
+            "oom": None,
+            "torch_version": "2.13.0+cpu",
+            "memory": {"allocated": GIB, "reserved": 2 * GIB, "capacity": 80 * GIB},
+            "data_wait_ns": 0,
+            "emulation_wall_ns": 1_000_000,
+            **self.outcome,
+        }
+
+
+@pytest.fixture
+def synthetic_run() -> Callable[..., SyntheticRun]:
+    """Makes a `SyntheticRun` from its attributes."""
+    return SyntheticRun
