@@ -2,6 +2,11 @@
 
 `find_problems` lists what is wrong, `validate_et` raises the first. Each problem names the file,
 the byte offset of the node's message and the node's id.
+
+Control dependencies are held to this only in files that Maya wrote. Chakra's converter puts the
+profiler's call tree there: upstream's own sample (tests/data/feeder_tests_trace.tar.gz at commit
+21585d8) names parents that were left out, and operators that "follow" the kernels they launched.
+Feeders look at data dependencies alone. In such files it is a warning.
 """
 
 from __future__ import annotations
@@ -54,13 +59,9 @@ def find_problems(trace: ChakraTrace, limit: int = 100) -> list[TraceError]:
 def _problems(trace: ChakraTrace) -> Iterator[TraceError]:
     yield from _duplicate_ids(trace)
     positions = _Positions(trace.ids)
-    dangling = False
-    for what, dependencies in (("control", trace.control), ("data", trace.data)):
-        for problem in _dangling(trace, what, dependencies, positions):
-            dangling = True
-            yield problem
-    if not dangling:
-        yield from _cycle(trace, positions)
+    for what, dependencies in _binding(trace).items():
+        yield from _dangling(trace, what, dependencies, positions)
+    yield from _cycle(trace, positions, _binding(trace))
     for node in np.flatnonzero((trace.types < 0) | (trace.types > max(NodeType))).tolist():
         yield _at(trace, node, f"unknown node type {trace.types[node]}", "written by another schema version")
     comm_type = trace.attributes.get(names.COMM_TYPE)
@@ -74,8 +75,16 @@ def _problems(trace: ChakraTrace) -> Iterator[TraceError]:
 
 
 def find_warnings(trace: ChakraTrace, limit: int = 100) -> list[str]:
-    """What a Chakra feeder would misread: communications that lack what it needs."""
+    """What other tools would misread: communications that lack what a feeder needs, control
+    dependencies that cannot be followed."""
     found: list[str] = []
+    if not trace.header.of_maya:
+        positions = _Positions(trace.ids)
+        unknown = positions.of(trace.control.ids) < 0
+        if unknown.any():
+            found.append(f"{int(unknown.sum())} control dependencies on nodes that are not in the file")
+        for cycle in _cycle(trace, positions, {"control": trace.control, "data": trace.data}):
+            found.append(f"counting control dependencies, {cycle.problem}")
     for node_type, required in _REQUIRED.items():
         nodes = np.flatnonzero(trace.types == node_type)
         for name, kind in required:
@@ -93,6 +102,14 @@ def find_warnings(trace: ChakraTrace, limit: int = 100) -> list[str]:
                     f"(first: node {trace.ids[first]} at byte {trace.byte_offsets[first]})"
                 )
     return found[:limit]
+
+
+def _binding(trace: ChakraTrace) -> dict[str, Dependencies]:
+    """The dependencies that the file's readers follow."""
+    binding = {"data": trace.data}
+    if trace.header.of_maya:
+        binding["control"] = trace.control
+    return binding
 
 
 class _Positions:
@@ -137,12 +154,14 @@ def _dangling(
         )
 
 
-def _cycle(trace: ChakraTrace, positions: _Positions) -> Iterator[TraceError]:
+def _cycle(trace: ChakraTrace, positions: _Positions, edges: dict[str, Dependencies]) -> Iterator[TraceError]:
     sources: list[NDArray[np.int64]] = []
     targets: list[NDArray[np.int64]] = []
-    for dependencies in (trace.control, trace.data):
-        sources.append(positions.of(dependencies.ids))
-        targets.append(np.repeat(np.arange(trace.count), np.diff(dependencies.offsets)))
+    for dependencies in edges.values():
+        source = positions.of(dependencies.ids)
+        target = np.repeat(np.arange(trace.count), np.diff(dependencies.offsets))
+        sources.append(source[source >= 0])
+        targets.append(target[source >= 0])
     source, target = np.concatenate(sources), np.concatenate(targets)
     if bool((source < target).all()):
         return  # every dependency on an earlier node: the usual case
