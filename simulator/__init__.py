@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from maya.simulator.breakdown import Breakdown, breakdown
+from maya.simulator.critical_path import CriticalPath, critical_path
 from maya.simulator.inputs import KernelColumns, KernelWork, RankInput, with_work
 from maya.simulator.iterations import IterationTimes, iteration_times
+from maya.simulator.memory_curve import MemoryCurve, memory_curve
 from maya.simulator.network import (
     MESSAGE,
     FixedTimeNetwork,
@@ -21,6 +23,7 @@ from maya.simulator.timeline import (
     Timeline,
     completion_ns,
 )
+from maya.simulator.top_kernels import NamedKernels, TopKernel, top_kernels
 
 __all__ = [
     "HOST_ROW_DTYPE",
@@ -28,19 +31,26 @@ __all__ = [
     "MESSAGE",
     "Activity",
     "Breakdown",
+    "CriticalPath",
     "FixedTimeNetwork",
     "IterationTimes",
     "KernelColumns",
     "KernelWork",
+    "MemoryCurve",
+    "NamedKernels",
     "NetworkModel",
     "RankInput",
     "Settings",
     "Timeline",
+    "TopKernel",
     "Transfer",
     "TransferCost",
     "breakdown",
     "completion_ns",
+    "critical_path",
     "iteration_times",
+    "memory_curve",
     "simulate",
+    "top_kernels",
     "with_work",
 ]
