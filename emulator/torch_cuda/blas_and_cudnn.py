@@ -33,6 +33,7 @@ class LibrarySettings:
     """State behind the `torch._C` functions about cuBLAS and cuDNN."""
 
     def __init__(self, devices: EmulatedDevices) -> None:
+        self._native = devices.native
         self._capability = devices.gpu.compute_capability
         self._cublas_bytes: int | None = None
         self._cublaslt_bytes: int | None = None
@@ -71,7 +72,7 @@ class LibrarySettings:
         return {
             "_cuda_getCurrentBlasHandle": lambda: HANDLE,
             "_cuda_getCurrentSolverHandle": lambda: HANDLE,
-            "_cuda_clearCublasWorkspaces": _nothing_cached,
+            "_cuda_clearCublasWorkspaces": self._native.clear_cublas_workspaces,
             "_cuda_getCublasWorkspaceSize": self.cublas_workspace_bytes,
             "_cuda_setCublasWorkspaceSize": setter("_cublas_bytes"),
             "_cuda_resetCublasWorkspaceSize": lambda: setattr(self, "_cublas_bytes", None),
@@ -84,14 +85,10 @@ class LibrarySettings:
             "_cuda_set_cudnn_benchmark_limit": setter("_benchmark_limit"),
             "_cuda_get_conv_benchmark_empty_cache": getter("_benchmark_empty_cache"),
             "_cudnn_set_conv_benchmark_empty_cache": setter("_benchmark_empty_cache"),
-            "_cudnn_clear_dropout_state": _nothing_cached,
+            "_cudnn_clear_dropout_state": lambda: None,
             "_cuda_get_sync_debug_mode": getter("_sync_debug_mode"),
             "_cuda_set_sync_debug_mode": setter("_sync_debug_mode"),
         }
-
-
-def _nothing_cached() -> None:
-    """The library's caches are part of the emulated context and cannot be cleared one by one."""
 
 
 def cudnn_module(driver: DriverVersions) -> types.ModuleType:

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from maya.emulator.torch_cuda.device import EmulatedDevices
+from maya.emulator.torch_cuda.pools import Pool, PoolUse
 
-Pool = tuple[int, int]
 CAPTURE_ERROR_MODES = ("global", "thread_local", "relaxed")
 _NO_CONDITIONALS = "Maya's emulated CUDA device does not capture conditional graph nodes"
 
@@ -18,8 +18,8 @@ class _GraphState:
 
     keep_graph: bool
     device: int = -1
-    pool: Pool | None = None
-    retained: list[Pool] = field(default_factory=list)
+    pools: list[PoolUse] = field(default_factory=list)
+    """The graph's own pool first, then those it keeps alive."""
     capture: int | None = None
     """The backend's id of the capture; operations recorded in it carry the same."""
     capturing: bool = False
@@ -61,9 +61,9 @@ def cuda_graph_base(devices: EmulatedDevices) -> type:
                     "CUDA graphs must be captured on a non-default stream. (However, after capture, it's ok "
                     "to replay them on the default stream.)"
                 )
-            state.pool = (pool[0], pool[1]) if pool is not None else native.pool_new()
-            native.pool_begin(state.device, state.pool)
-            state.capture = native.capture_begin(state.pool)
+            chosen = (pool[0], pool[1]) if pool is not None else native.pool_new()
+            state.capture = native.capture_begin(chosen)  # also directs allocations into the pool
+            state.pools.append(PoolUse(native, state.device, chosen))
             state.capturing = True
 
         def capture_end(self) -> None:
@@ -72,11 +72,10 @@ def cuda_graph_base(devices: EmulatedDevices) -> type:
 
         def capture_end_pre(self) -> None:
             state = self._maya_state
-            if not state.capturing or state.pool is None:
+            if not state.capturing:
                 raise RuntimeError("capture_end() called before capture_begin().")
             state.capturing = False
             native.capture_end()
-            native.pool_end(state.device, state.pool)
 
         def capture_end_post(self) -> None:
             state = self._maya_state
@@ -107,22 +106,22 @@ def cuda_graph_base(devices: EmulatedDevices) -> type:
             state = self._maya_state
             if state.capturing:
                 self.capture_end_pre()
-            if state.pool is not None:
-                for pool in (state.pool, *state.retained):
-                    native.pool_release(state.device, pool)
+            for use in state.pools:
+                use.release()
             self._maya_state = _GraphState(state.keep_graph)
 
         def pool(self) -> Pool:
-            pool = self._maya_state.pool
-            if pool is None:
-                raise RuntimeError("Called CUDAGraph::pool() without a preceding successful capture.")
-            return pool
+            return _CUDAGraph.pools(self)[0]
 
         def pools(self) -> list[Pool]:
-            return [_CUDAGraph.pool(self), *self._maya_state.retained]
+            if not self._maya_state.pools:
+                raise RuntimeError("Called CUDAGraph::pool() without a preceding successful capture.")
+            return [use.pool for use in self._maya_state.pools]
 
         def _retain_pool(self, pool: Pool) -> None:
-            self._maya_state.retained.append((pool[0], pool[1]))
+            state = self._maya_state
+            native.pool_retain(state.device, (pool[0], pool[1]))
+            state.pools.append(PoolUse(native, state.device, (pool[0], pool[1])))
 
         def register_generator_state(self, generator: Any) -> None:
             """Generators advance by themselves in a replay: their numbers are not on the device."""

@@ -11,8 +11,6 @@ from maya.emulator.torch_cuda.device import EmulatedDevices
 
 _STAT = {"current": 0, "peak": 0, "allocated": 0, "freed": 0}
 _DURATION = {"total": 0, "max": 0, "min": 0, "count": 0, "avg": 0}
-WHOLE_MEMORY = (0, 0)
-"""Pool id that stands for every pool in a snapshot request."""
 
 
 class CudaAllocator:
@@ -58,16 +56,11 @@ class Memory:
 
     def snapshot(self, pool: tuple[Any, ...] | None = None) -> dict[str, Any]:
         """The allocator's snapshot; `pool` is (id, id[, include traces]), None and (0, 0) mean all."""
-        whole = self._native.memory_snapshot()
         if pool is None:
-            return whole
-        wanted = tuple(pool[:2])
-        if wanted != WHOLE_MEMORY:
-            segments = [s for s in whole["segments"] if tuple(s.get("segment_pool_id", ())) == wanted]
-            whole = {**whole, "segments": segments}
-        if len(pool) > 2 and not pool[2]:
-            whole = {**whole, "device_traces": []}
-        return whole
+            return self._native.memory_snapshot()
+        found = self._native.memory_snapshot((pool[0], pool[1]))
+        without_traces = len(pool) > 2 and not pool[2]
+        return {**found, "device_traces": []} if without_traces else found
 
     def set_fraction(self, fraction: float, device: int) -> None:
         self._native.set_memory_fraction(fraction, self._devices.index(device))

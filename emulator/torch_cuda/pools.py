@@ -6,6 +6,29 @@ from typing import Any
 
 from maya.emulator.torch_cuda.device import EmulatedDevices
 from maya.emulator.torch_cuda.memory import AllocatorState
+from maya.emulator.torch_cuda.native import Native
+
+Pool = tuple[int, int]
+
+
+class PoolUse:
+    """One counted use of a pool, given back by `release` or when the last reference to this goes."""
+
+    def __init__(self, native: Native, device: int, pool: Pool) -> None:
+        """Takes over a use that the backend has counted already."""
+        self._native = native
+        self._device = device
+        self.pool = pool
+        self._held = True
+
+    def release(self) -> None:
+        """A second call does nothing."""
+        if self._held:
+            self._held = False
+            self._native.pool_release(self._device, self.pool)
+
+    def __del__(self) -> None:
+        self.release()
 
 
 def mem_pool_base(devices: EmulatedDevices) -> type:
@@ -16,27 +39,36 @@ def mem_pool_base(devices: EmulatedDevices) -> type:
         def __init__(
             self,
             allocator: Any = None,
-            is_user_created: bool = True,
+            is_user_created: bool = True,  # noqa: ARG002 - only numbers the pool differently in torch
             use_on_oom: bool = False,
             no_split: bool = False,
         ) -> None:
-            self._allocator = allocator
-            self._user_created = is_user_created
-            self._use_on_oom = use_on_oom
-            self._no_split = no_split
-            self._device = native.current_device()
-            self._id = native.pool_new()
+            if allocator is not None:
+                raise RuntimeError(
+                    "Maya's emulated CUDA device models the native caching allocator only: a MemPool cannot "
+                    "have an allocator of its own"
+                )
+            self._maya_device = native.current_device()
+            pool = native.pool_new()
+            native.pool_retain(self._maya_device, pool)
+            self._maya_use = PoolUse(native, self._maya_device, pool)
+            if use_on_oom:
+                native.pool_set_use_on_oom(self._maya_device, pool, True)
+            if no_split:
+                native.pool_set_no_split(self._maya_device, pool)
 
         @property
-        def id(self) -> tuple[int, int]:
-            return self._id
-
-        @property
-        def allocator(self) -> Any:
-            return self._allocator
+        def id(self) -> Pool:
+            return self._maya_use.pool
 
         def use_count(self) -> int:
-            return 1
+            return native.pool_use_count(self._maya_device, self._maya_use.pool)
+
+        def __del__(self) -> None:
+            use = getattr(self, "_maya_use", None)
+            if use is not None:  # None when __init__ raised
+                use.release()
+                native.empty_cache(use.pool)
 
     _MemPool.__module__ = "torch._C"
     return _MemPool
@@ -46,16 +78,19 @@ def names(devices: EmulatedDevices) -> dict[str, Any]:
     """The `torch._C` attributes about memory pools."""
     native = devices.native
 
-    def begin(device: int, pool: tuple[int, int]) -> None:
-        native.pool_begin(devices.index(device), pool)
+    def begin(device: int, pool: Pool) -> None:
+        native.pool_begin(devices.index(device), pool, False)
 
-    def end(device: int, pool: tuple[int, int]) -> None:
+    def begin_this_thread(device: int, pool: Pool) -> None:
+        native.pool_begin(devices.index(device), pool, True)
+
+    def end(device: int, pool: Pool) -> None:
         native.pool_end(devices.index(device), pool)
 
-    def release(device: int, pool: tuple[int, int]) -> None:
+    def release(device: int, pool: Pool) -> None:
         native.pool_release(devices.index(device), pool)
 
-    def get_checkpoint_state(device: int, pool: tuple[int, int]) -> AllocatorState:
+    def get_checkpoint_state(device: int, pool: Pool) -> AllocatorState:
         return AllocatorState(devices.index(device), pool)
 
     def set_checkpoint_state(
@@ -67,23 +102,23 @@ def names(devices: EmulatedDevices) -> dict[str, Any]:
             "live storages"
         )
 
-    def check_live_allocations(device: int, pool: tuple[int, int], live_pointers: set[int]) -> bool:
+    def check_live_allocations(device: int, pool: Pool, live_pointers: set[int]) -> bool:
         """True when exactly the blocks at `live_pointers` are in use in `pool`."""
-        found = set()
-        for segment in native.memory_snapshot()["segments"]:
-            if segment["device"] == devices.index(device) and tuple(segment["segment_pool_id"]) == pool:
-                address = segment["address"]
-                for block in segment["blocks"]:
-                    if block["state"] == "active_allocated":
-                        found.add(block.get("address", address))
-                    address += block["size"]
+        index = devices.index(device)
+        found = {
+            block["address"]
+            for segment in native.memory_snapshot(pool)["segments"]
+            if segment["device"] == index
+            for block in segment["blocks"]
+            if block["state"] == "active_allocated"
+        }
         return found == live_pointers
 
     return {
         "_MemPool": mem_pool_base(devices),
         "_cuda_beginAllocateToPool": begin,
-        "_cuda_beginAllocateCurrentThreadToPool": begin,
-        "_cuda_beginAllocateCurrentStreamToPool": begin,
+        "_cuda_beginAllocateCurrentThreadToPool": begin_this_thread,
+        "_cuda_beginAllocateCurrentStreamToPool": begin_this_thread,
         "_cuda_endAllocateToPool": end,
         "_cuda_releasePool": release,
         "_cuda_checkPoolLiveAllocations": check_live_allocations,

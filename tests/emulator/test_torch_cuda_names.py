@@ -258,8 +258,7 @@ def test_pools_and_graphs_drive_the_backend() -> None:
         graph.replay()
         graph.reset()
         assert native.calls == [
-            ("pool_begin", 0, pool), ("capture_begin", pool), ("capture_end",), ("pool_end", 0, pool),
-            ("replay", 7), ("pool_release", 0, pool),
+            ("capture_begin", pool), ("capture_end",), ("replay", 7), ("pool_release", 0, pool),
         ], native.calls
         try:
             graph.replay()
@@ -279,8 +278,16 @@ def test_pools_and_graphs_drive_the_backend() -> None:
         with torch.cuda.use_mem_pool(pool):
             pass
         assert native.calls == [
-            ("pool_begin", 0, pool.id), ("pool_end", 0, pool.id), ("pool_release", 0, pool.id)
+            ("pool_retain", 0, pool.id),
+            ("pool_begin", 0, pool.id, True), ("pool_end", 0, pool.id), ("pool_release", 0, pool.id),
         ], native.calls
+        native.calls.clear()
+        gone = pool.id
+        del pool
+        assert native.calls == [("pool_release", 0, gone), ("empty_cache", gone)], native.calls
+        native.calls.clear()
+        del kept
+        assert native.calls == [("pool_release", 0, handle)], native.calls
         assert torch._C._cuda_checkPoolLiveAllocations(0, (0, 7), {4096})
         assert not torch._C._cuda_checkPoolLiveAllocations(0, (0, 7), set())
         """

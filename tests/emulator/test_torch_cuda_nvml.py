@@ -62,9 +62,11 @@ def test_describes_the_gpus(pynvml: Any) -> None:
 def test_memory_is_the_allocators(pynvml: Any) -> None:
     handle = pynvml.nvmlDeviceGetHandleByIndex(0)
     first = pynvml.nvmlDeviceGetMemoryInfo(handle)
-    assert first.free == TOTAL_BYTES - USED_BYTES and first.used + first.free == first.total == 80 << 30
+    assert first.free == TOTAL_BYTES - USED_BYTES
+    assert first.used + first.free == first.total == 80 << 30
     second = pynvml.nvmlDeviceGetMemoryInfo(handle, version=pynvml.nvmlMemory_v2)
-    assert second.used == USED_BYTES and second.reserved == 1 << 30
+    assert second.used == USED_BYTES
+    assert second.reserved == 1 << 30
     assert second.used + second.free + second.reserved == second.total
     (process,) = pynvml.nvmlDeviceGetComputeRunningProcesses(handle)
     assert process.usedGpuMemory == USED_BYTES

@@ -81,15 +81,19 @@ class RecordingNative:
             "oversize_segments": zero(),
         }
 
-    def memory_snapshot(self) -> dict[str, Any]:
+    def memory_snapshot(self, pool: tuple[int, int] = (0, 0)) -> dict[str, Any]:
         segments = [
             {
                 "device": 0,
                 "address": 4096,
                 "segment_pool_id": (0, number),
-                "blocks": [{"size": 512, "state": "active_allocated"}, {"size": 512, "state": "inactive"}],
+                "blocks": [
+                    {"address": 4096, "size": 512, "state": "active_allocated"},
+                    {"address": 4608, "size": 512, "state": "inactive"},
+                ],
             }
             for number in (0, 7)
+            if pool in ((0, 0), (0, number))
         ]
         return {"segments": segments, "device_traces": [["a trace"]], "allocator_settings": {}}
 
