@@ -94,6 +94,20 @@ def test_a_pool_serves_only_what_is_routed_to_it(allocator: Any) -> None:
     assert allocator.call("pool_use_count", *POOL) == 0
 
 
+def test_a_released_pool_lives_as_long_as_its_blocks(allocator: Any) -> None:
+    allocator.pool("pool_begin", POOL, -1)
+    gone, kept = allocator.allocate(4 * MIB), allocator.allocate(4 * MIB)
+    allocator.pool("pool_end", POOL)
+    allocator.pool("pool_release", POOL)
+    allocator.free(gone)
+    allocator.empty_cache()
+    (segment,) = allocator.snapshot(POOL)
+    assert [block[3] for block in segment["blocks"]] == [2, 0, 2]
+    allocator.free(kept)
+    allocator.empty_cache()
+    assert allocator.snapshot() == []
+
+
 def test_pool_misuse_is_named(allocator: Any, allocator_error: Any) -> None:
     allocator.pool("pool_begin", POOL, -1)
     with pytest.raises(allocator_error, match="already recording to mempool_id"):
@@ -178,6 +192,19 @@ def test_an_expandable_segment_gives_back_whole_pages(new_allocator: New) -> Non
     allocator.empty_cache()
     assert allocator.snapshot() == []
     assert allocator.call("allocator_free_bytes") == 80 * GIB
+
+
+def test_pieces_beside_unmapped_pages_stay_free(new_allocator: New) -> None:
+    allocator = new_allocator("expandable_segments:True")
+    allocator.allocate(19 * MIB + MIB // 2)
+    middle = allocator.allocate(41 * MIB)
+    allocator.allocate(2 * MIB)
+    allocator.free(middle)
+    allocator.empty_cache()  # 19.5..60.5 MiB were free, the pages 20..60 go
+    below, above = allocator.snapshot()
+    assert below["blocks"][-1][1::2] == [MIB // 2, 2]
+    assert above["blocks"][0][1::2] == [MIB // 2, 2]
+    assert (below["total"], above["total"]) == (20 * MIB, 20 * MIB)
 
 
 def test_expandable_segments_survive_what_fragments_fixed_ones(

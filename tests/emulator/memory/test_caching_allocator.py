@@ -182,6 +182,15 @@ def test_released_addresses_are_reused_and_joined(allocator: Any) -> None:
     assert allocator.address(allocator.allocate(60 * MIB)) == first
 
 
+def test_released_addresses_join_what_was_released_above_them(allocator: Any) -> None:
+    blocks = [allocator.allocate(size * MIB) for size in (60, 40, 20, 12)]
+    first = allocator.address(blocks[0])
+    for block in blocks[:3]:  # the cache gives back small segments first: 20, 40, 60
+        allocator.free(block)
+    allocator.empty_cache()
+    assert allocator.address(allocator.allocate(120 * MIB)) == first
+
+
 def test_peaks_and_sums_are_reset_apart(allocator: Any) -> None:
     allocator.free(allocator.allocate(30 * MIB))
     keep = allocator.allocate(12 * MIB)  # the cached 30 MiB are split
