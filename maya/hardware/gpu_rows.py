@@ -60,6 +60,7 @@ def read_gpus(
 
 def read_capabilities(content: Mapping[str, Any], path: Path) -> dict[str, dict[str, Any]]:
     """`[compute_capability."8.0"]`: what all GPUs of a compute capability share, with its source."""
+    titles = _read_documents(content, path)
     place = f"{path}: compute_capability"
     tables = Row(
         Row(content, str(path)).table("compute_capability") if "compute_capability" in content else {}, place
@@ -67,7 +68,8 @@ def read_capabilities(content: Mapping[str, Any], path: Path) -> dict[str, dict[
     found: dict[str, dict[str, Any]] = {}
     for name in tables.as_written:
         row = Row(tables.table(name), f"{place} {name}")
-        found[name] = {**{key: row.integer(key) for key in _SM_LIMITS}, "source": row.text("source")}
+        source = row.text("source")
+        found[name] = {**{key: row.integer(key) for key in _SM_LIMITS}, "source": titles.get(source, source)}
         row.finish()
     return found
 
@@ -106,6 +108,10 @@ def _gpu(row: Row, documents: Mapping[str, str], capabilities: Mapping[str, Mapp
         raise row.mistake("generation", generation, f"one of {', '.join(GENERATIONS)}")
     capability = _capability(row)
     shared = capabilities.get(f"{capability[0]}.{capability[1]}", {})
+    # Before the sources: a capability without limits is a missing figure, not a missing source.
+    limits = {
+        key: shared[key] if key in shared and key not in row else row.integer(key) for key in _SM_LIMITS
+    }
     gpu = GpuSpec(
         name=row.text("name"),
         aliases=row.texts("aliases") if "aliases" in row else (),
@@ -128,7 +134,7 @@ def _gpu(row: Row, documents: Mapping[str, str], capabilities: Mapping[str, Mapp
         tdp_watts=row.integer("tdp_watts"),
         sources=_sources(row, shared, documents),
         tensor_clock_mhz=row.integer("tensor_clock_mhz") if "tensor_clock_mhz" in row else None,
-        **{key: shared[key] if key in shared and key not in row else row.integer(key) for key in _SM_LIMITS},
+        **limits,
     )
     row.finish()
     if gpu.total_memory_bytes > gpu.memory_bytes:

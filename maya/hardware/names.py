@@ -28,6 +28,6 @@ def close_names(wanted: str, known: Iterable[str], *, limit: int = 3) -> Sequenc
     key = normalise(wanted)
     # A short name such as `h10` scores low against `h100sxm580gb`; sharing a beginning counts as well.
     beginnings = [k for k in by_key if key and (k.startswith(key) or key.startswith(k))]
-    similar = difflib.get_close_matches(key, by_key, n=limit, cutoff=0.5)
+    similar = difflib.get_close_matches(key, by_key, n=limit, cutoff=0.6)
     ordered = dict.fromkeys([*similar, *beginnings])
     return [by_key[k] for k in ordered][:limit]
