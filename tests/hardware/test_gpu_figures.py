@@ -55,10 +55,10 @@ def by_name(gpu: GpuSpec) -> str:
 
 def test_the_catalogue_holds_what_the_design_page_asks_for() -> None:
     wanted = (
-        "V100-SXM2-16GB V100-SXM2-32GB V100-PCIE-16GB V100-PCIE-32GB T4 P4 P100-PCIE-16GB P100-SXM2-16GB "
-        "A10 A10G A30 A40 A6000 A100-SXM4-40GB A100-SXM4-80GB A100-PCIE-40GB A100-PCIE-80GB L4 L40S RTX2080Ti RTX3090 "
-        "RTX4090 H100-SXM5-80GB H100-PCIE-80GB H100-NVL-94GB H200-SXM-141GB H800 H20 GH200 B200-SXM B300-SXM "
-        "GB200 GB300"
+        "V100-SXM2-16GB V100-SXM2-32GB V100-PCIE-16GB V100-PCIE-32GB T4 P4 P100-PCIE-16GB "
+        "P100-SXM2-16GB A10 A10G A30 A40 A6000 A100-SXM4-40GB A100-SXM4-80GB A100-PCIE-40GB "
+        "A100-PCIE-80GB L4 L40S RTX2080Ti RTX3090 RTX4090 H100-SXM5-80GB H100-PCIE-80GB "
+        "H100-NVL-94GB H200-SXM-141GB H800 H20 GH200 B200-SXM B300-SXM GB200 GB300"
     )
     assert {gpu.name for gpu in GPUS} == set(wanted.split())
 
@@ -170,13 +170,12 @@ def test_no_large_tensor_is_read_faster_than_memory() -> None:
     import numpy
     import pyarrow.parquet as parquet
 
-    table = parquet.read_table(
-        DATA / "pointwise_norm_softmax.parquet", columns=["gpu", "bytes", "time_us"]
-    ).to_pandas()
-    for name, rows in table.groupby("gpu", observed=True):
+    table = parquet.read_table(DATA / "pointwise_norm_softmax.parquet", columns=["gpu", "bytes", "time_us"])
+    names, moved_bytes = table["gpu"].to_numpy(), table["bytes"].to_numpy().astype(float)
+    gbps = moved_bytes / table["time_us"].to_numpy() / 1e3
+    for name in numpy.unique(names):
         gpu = find_gpu(str(name))
-        large = rows[rows["bytes"] > 4 * gpu.l2_bytes]
-        gbps = large["bytes"].astype(float) / large["time_us"] / 1e3
+        large = gbps[(names == name) & (moved_bytes > 4 * gpu.l2_bytes)]
         if len(large) > 100:
             # Not above the peak, and the best rows come near enough that the peak is the right one.
-            assert 0.7 < numpy.quantile(gbps, 0.99) / gpu.hbm_bandwidth_gbps < 1.0, name
+            assert 0.7 < numpy.quantile(large, 0.99) / gpu.hbm_bandwidth_gbps < 1.0, name
