@@ -99,15 +99,16 @@ class OutOfMemory : public std::runtime_error {
   // PyTorch's sentence, so that scripts and people that look for its parts find them
   // (torch 2.14.1, strings of libc10_cuda.so; unchanged in the sources around 2.13).
   static std::string describe(const OutOfMemoryFigures& f) {
+    if (f.rejected) {
+      return "CUDA out of memory. Allocation was preemptively rejected because it would exceed "
+             "per_process_memory_fraction limit. Requested size: " +
+             format_bytes(f.requested_bytes);
+    }
     std::string text = "CUDA out of memory. Tried to allocate " + format_bytes(f.segment_bytes) + ". GPU " +
                        std::to_string(f.device) + " has a total capacity of " + format_bytes(f.total_bytes) +
                        " of which " + format_bytes(f.free_bytes) + " is free. " +
                        "Including non-PyTorch memory, this process has " + format_bytes(f.process_bytes) +
                        " memory in use. ";
-    if (f.rejected) {
-      return "CUDA out of memory. Allocation was preemptively rejected because it would exceed "
-             "per_process_memory_fraction limit. Requested size: " + format_bytes(f.segment_bytes);
-    }
     if (f.allowed_bytes >= 0) text += format_bytes(f.allowed_bytes) + " allowed; ";
     int64_t in_use = f.allocated_bytes + f.private_pool_bytes;
     text += "Of the allocated memory " + format_bytes(in_use) + " is allocated by PyTorch, ";

@@ -110,7 +110,8 @@ inline int64_t CachingAllocator::largest_free_block(int64_t largest) {
 
 inline void CachingAllocator::set_memory_fraction(double fraction) {
   std::lock_guard<std::mutex> lock(mutex_);
-  allowed_bytes_ = static_cast<int64_t>(fraction * static_cast<double>(memory_.total_bytes()));
+  allowed_bytes_ =
+      fraction < 1.0 ? static_cast<int64_t>(fraction * static_cast<double>(memory_.total_bytes())) : -1;
 }
 
 inline double CachingAllocator::memory_fraction() {

@@ -32,10 +32,11 @@ inline Block* CachingAllocator::allocate(int64_t requested_bytes, int64_t stream
   bool found = find_free_block(request);
   if (!found) {
     if (allowed_bytes_ >= 0 && settings_.garbage_collection_threshold > 0) collect_garbage();
-    // Each step gives the driver more room than the one before, and forgets more of the cache.
-    found = grow(request, false) || (release_oversize_blocks(request) && grow(request, false)) ||
-            (!capturing() && release_cached_blocks(kEveryPool) && grow(request, true)) ||
-            try_pools_of_last_resort(request);
+    // Each step gives up more of the cache than the one before. A rejection ends the search at once.
+    found = grow(request, false) ||
+            (!request.rejected && (try_pools_of_last_resort(request) ||
+                                   (release_oversize_blocks(request) && grow(request, false)) ||
+                                   (!capturing() && release_cached_blocks(kEveryPool) && grow(request, true))));
   }
   if (!found) throw OutOfMemory(out_of_memory(request));
   return hand_out(request, should_split(request.block, request.size_bytes));
@@ -211,8 +212,9 @@ inline int64_t CachingAllocator::merge(Block* into, Block* neighbour) {
   return joined;
 }
 
-// Before failing, free blocks of the pools that allow it (MemPool(use_on_oom=True)).
+// When the driver has nothing left: free blocks of the pools that allow it (MemPool(use_on_oom=True)).
 inline bool CachingAllocator::try_pools_of_last_resort(Request& request) {
+  if (request.pool->owner != nullptr) return false;
   for (PoolId id : pools_of_last_resort_) {
     auto found = pools_.find(id);
     if (found == pools_.end()) continue;
@@ -244,12 +246,8 @@ inline OutOfMemoryFigures CachingAllocator::out_of_memory(const Request& request
       for (const FreeBlockKey& key : blocks->free) figures.private_pool_bytes += key.size_bytes;
     }
   }
-  statistics_.num_ooms += 1;
-  if (settings_.throw_on_cudamalloc_oom && allowed_bytes_ >= 0 &&
-      reserved_bytes_ + request.segment_bytes > allowed_bytes_) {
-    statistics_.num_oom_rejections += 1;
-    figures.rejected = true;
-  }
+  figures.rejected = request.rejected;
+  if (!request.rejected) statistics_.num_ooms += 1;
   if (events_ != nullptr) {
     events_->on_event({MemoryAction::kOutOfMemory, request.pool->is_small, false, static_cast<int16_t>(device_), -1,
                        0, request.size_bytes, request.requested_bytes, request.stream});

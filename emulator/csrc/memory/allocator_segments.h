@@ -22,6 +22,15 @@ inline void CachingAllocator::change_reserved(BlockPool& pool, int64_t bytes) {
 inline bool CachingAllocator::grow(Request& request, bool retry) {
   if (retry) statistics_.num_alloc_retries += 1;
   if (allowed_bytes_ >= 0 && reserved_bytes_ + request.segment_bytes > allowed_bytes_) return false;
+  if (settings_.throw_on_cudamalloc_oom) {
+    auto limit = static_cast<int64_t>(settings_.per_process_memory_fraction *
+                                      static_cast<double>(memory_.total_bytes()));
+    if (!memory_.unlimited() && reserved_bytes_ + request.segment_bytes > limit) {
+      statistics_.num_oom_rejections += 1;
+      request.rejected = true;
+      return false;
+    }
+  }
   if (settings_.expandable_segments) {
     request.block = grow_expandable(request);
     return request.block != nullptr;

@@ -1,7 +1,7 @@
 // A model of PyTorch's CUDACachingAllocator for one device: which block answers a request, when
 // segments are taken from and given back to the driver, and every counter on the way. It reproduces
-// the decisions of c10/cuda/CUDACachingAllocator.cpp (2.13/2.14) with the same figures; it was read
-// there and written anew. Member functions are defined by theme in the headers included at the end.
+// the decisions of c10/cuda/CUDACachingAllocator.cpp; it was read there and written anew, and where
+// 2.14.1 differs from the source at hand, its machine code decided (order of the fallbacks, limits). Member functions are defined by theme in the headers included at the end.
 //
 // Known differences: backend:cudaMallocAsync is modelled as the native allocator;
 // graph_capture_record_stream_reuse is parsed only; checkpoints of private pools (cudagraph trees)
@@ -56,7 +56,7 @@ class CachingAllocator {
         addresses_(layout.addresses) {
     if (settings.max_split_bytes != kNoLimit) statistics_.max_split_size = settings.max_split_bytes;
     if (layout.small_addresses.bytes > 0) small_addresses_.emplace(layout.small_addresses);
-    if (settings.per_process_memory_fraction < 1.0) set_memory_fraction(settings.per_process_memory_fraction);
+    set_memory_fraction(settings.per_process_memory_fraction);
   }
   CachingAllocator(const CachingAllocator&) = delete;
   CachingAllocator& operator=(const CachingAllocator&) = delete;
@@ -78,7 +78,7 @@ class CachingAllocator {
   int64_t largest_free_block(int64_t largest = 0);
 
   // ---- limits
-  // fraction of the device's total memory; Python checks that it is within [0, 1].
+  // fraction of the device's total memory, within [0, 1] (Python checks it); 1 lifts the limit.
   void set_memory_fraction(double fraction);
   double memory_fraction();
   int64_t device_free_bytes();
@@ -120,6 +120,7 @@ class CachingAllocator {
     int64_t stream;
     BlockPool* pool;
     Block* block = nullptr;
+    bool rejected = false;  // by throw_on_cudamalloc_oom
   };
   struct StreamUse {
     int64_t ready_ns;

@@ -174,7 +174,7 @@ def test_oversize_blocks_go_before_the_whole_cache(new_allocator: New) -> None:
 
 def test_garbage_collection_frees_what_went_unused_longest(new_allocator: New) -> None:
     allocator = new_allocator("garbage_collection_threshold:0.5", total=1000 * MIB)
-    allocator.call("allocator_set_fraction", 1.0)
+    allocator.call("allocator_set_fraction", 0.999)  # PyTorch collects garbage under a limit only
     old = allocator.allocate(300 * MIB)
     allocator.free(old)
     for _ in range(10):  # each search makes the cached 300 MiB older
@@ -185,11 +185,14 @@ def test_garbage_collection_frees_what_went_unused_longest(new_allocator: New) -
     assert allocator.statistics["num_alloc_retries"] == 0
 
 
-def test_rejection_is_counted(new_allocator: New, allocator_error: Any) -> None:
-    allocator = new_allocator("throw_on_cudamalloc_oom:True,per_process_memory_fraction:0.5", total=100 * MIB)
-    with pytest.raises(allocator_error, match="preemptively rejected"):
-        allocator.allocate(60 * MIB)
-    assert allocator.statistics["num_oom_rejections"] == 1
+def test_rejection_spares_the_cache(new_allocator: New, allocator_error: Any) -> None:
+    allocator = new_allocator("throw_on_cudamalloc_oom:True", total=100 * MIB)
+    allocator.free(allocator.allocate(60 * MIB))
+    with pytest.raises(allocator_error, match=r"preemptively rejected .* Requested size: 70\.00 MiB$"):
+        allocator.allocate(70 * MIB)  # giving back the 60 MiB would have made room
+    statistics = allocator.statistics
+    assert (statistics["num_oom_rejections"], statistics["num_ooms"]) == (1, 0)
+    assert allocator.current("reserved_bytes") == 60 * MIB
 
 
 def test_large_segments_may_have_another_size(new_allocator: New) -> None:

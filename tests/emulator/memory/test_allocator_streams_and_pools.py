@@ -129,7 +129,10 @@ def test_a_pool_can_help_out_before_failing(new_allocator: New, allocator_error:
     with pytest.raises(allocator_error, match=r"with 60\.00 MiB allocated in private pools"):
         allocator.allocate(50 * MIB)
     allocator.call("pool_options", *POOL, 1, 0)
+    cached = allocator.allocate(20 * MIB)
+    allocator.free(cached)
     assert allocator.address(allocator.allocate(50 * MIB)) == where
+    assert allocator.current("reserved_bytes") == 80 * MIB  # the pool comes before a flush of the cache
 
 
 def test_a_pool_can_refuse_to_split(allocator: Any) -> None:

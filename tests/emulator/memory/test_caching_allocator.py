@@ -144,6 +144,8 @@ def test_memory_fraction_limits_and_is_named(new_allocator: New, allocator_error
     allocator.allocate(40 * MIB)
     with pytest.raises(allocator_error, match=r"60\.00 MiB is free.*50\.00 MiB allowed; Of the allocated"):
         allocator.allocate(11 * MIB)
+    allocator.call("allocator_set_fraction", 1.0)
+    allocator.allocate(11 * MIB)
     limited = new_allocator("per_process_memory_fraction:0.25", total=100 * MIB)
     with pytest.raises(allocator_error):
         limited.allocate(26 * MIB)
