@@ -112,7 +112,13 @@ class SyntheticRun:
         operations = Operations(table, np.zeros(0, dtype=TENSOR_DTYPE), no_communications())
         writer.append(operations, operators, metadata, modules, lines)
         writer.append_memory(self._memory(len(rows)))
-        log = {"kind": "item", "producer": "aten::mean", "count": 4, "source_line": "train.py:20", "value": 1.0}
+        log = {
+            "kind": "item",
+            "producer": "aten::mean",
+            "count": 4,
+            "source_line": "train.py:20",
+            "value": 1.0,
+        }
         writer.finish(tables, [log])
         (run_dir / "outcome-0.json").write_text(json.dumps(self._outcome()))
 

@@ -7,6 +7,7 @@ Each command's module has `configure(parser)` and `run(args) -> int | None` (the
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import sys
 from collections.abc import Sequence
@@ -59,6 +60,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         command = import_module(f"maya.cli.{name}")
         parser = Parser(prog=f"maya {name}", description=_sentence(COMMANDS[name]), allow_abbrev=False)
         command.configure(parser)
+        with contextlib.suppress(argparse.ArgumentError):  # it has its own
+            parser.add_argument("-v", "--verbose", action="count", default=0, help="-vv shows tracebacks")
         options = parser.parse_args(rest)
         verbosity = getattr(options, "verbose", 0) or 0
         code = command.run(options)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from argparse import ArgumentTypeError
 
+from maya.pipeline.request import UNLIMITED_BYTES
+
 UNITS = {
     "": 1,
     "b": 1,
@@ -23,14 +25,11 @@ UNITS = {
 }
 """Bytes a unit. KiB and KB differ as IEC 80000-13 says; a bare letter is binary, as in `docker -m`."""
 
-UNLIMITED_BYTES = 2**46
-"""What `unlimited` means: 64 TiB, more than any model, less than the address space of a process."""
-
 _AMOUNT = re.compile(r"(\d+(?:\.\d+)?(?:[eE]\d+)?)\s*([A-Za-z]*)")
 
 
 def memory_limit(text: str) -> int:
-    """Bytes of `40GiB`, `8e10`, `80 GB` or `unlimited`.
+    """Bytes of `40GiB`, `8e10`, `80 GB`; UNLIMITED_BYTES for `unlimited`.
 
     Raises:
         ArgumentTypeError: no amount, an unknown unit, or not above zero.

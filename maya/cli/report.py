@@ -19,7 +19,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="summary (default), prediction.json, or a timeline for ui.perfetto.dev",
     )
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write there, not to stdout")
-    parser.add_argument("-v", "--verbose", action="count", default=0, help="-vv shows tracebacks")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -18,7 +18,7 @@ from maya.pipeline.cost import find_price, price_to_options
 from maya.pipeline.derived_files import write_derived
 from maya.pipeline.outcome import RankOutcome, read_outcome
 from maya.pipeline.predict import DATA_LOADING, failed_prediction, predict
-from maya.pipeline.request import JobResult, RunRequest
+from maya.pipeline.request import UNLIMITED_BYTES, JobResult, RunRequest
 from maya.pipeline.run_folder import RunFolder
 from maya.pipeline.supervise import ChildEnd
 from maya.pipeline.verdict import SIGNAL_EXIT_BASE, judge, signal_name
@@ -44,7 +44,11 @@ def conclude(
         return _without_outcome(request, gpu, folder, end, console)
     if outcome.ended == Ended.INTERNAL_ERROR:
         cause = outcome.cause or {}
-        raise MayaError(str(cause.get("message") or "the emulator failed"), hint=str(cause.get("hint") or ""))
+        raise MayaError(
+            str(cause.get("message") or "the emulator failed"),
+            hint=str(cause.get("hint") or ""),
+            exit_code=outcome.exit_code or EXIT_FAILURE,
+        )
     if end.leftovers:
         console.detail(f"ended {end.leftovers} processes that the script left behind")
     manifest = manifest_of(request, gpu, outcome)
@@ -58,6 +62,13 @@ def conclude(
         run_dir = folder.complete()
     console.detail(f"wrote {run_dir}")
     return JobResult(judge(outcome).exit_code, predicted.prediction, run_dir)
+
+
+def _emulated_memory(request: RunRequest, gpu: GpuSpec) -> int | None:
+    """`Manifest.gpu_memory_bytes`, where None is without limit."""
+    if request.gpu_memory_bytes is None:
+        return gpu.total_memory_bytes
+    return request.gpu_memory_bytes if request.gpu_memory_bytes < UNLIMITED_BYTES else None
 
 
 @contextmanager
@@ -91,7 +102,7 @@ def manifest_of(request: RunRequest, gpu: GpuSpec, outcome: RankOutcome) -> Mani
         python=platform.python_version(),
         maya=maya.__version__,
         host=default_host().name,
-        gpu_memory_bytes=request.gpu_memory_bytes,
+        gpu_memory_bytes=_emulated_memory(request, gpu),
         oom_caught=outcome.oom is not None and outcome.ended != Ended.OOM,
         options={
             DATA_LOADING: request.data_loading,

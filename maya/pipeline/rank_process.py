@@ -10,7 +10,14 @@ import faulthandler
 import json
 import signal
 import sys
+import traceback
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from maya.errors import EXIT_FAILURE, MayaError
+
+if TYPE_CHECKING:
+    from maya.traces import DurationOracle
 
 WHERE_SIGNAL = signal.SIGRTMIN + 7
 """Asks for the Python stacks; a real-time signal, since scripts have uses for SIGUSR1 and 2."""
@@ -33,10 +40,30 @@ def main() -> int:
     faulthandler.enable(file=crash, all_threads=True)
     die_with(int(values["parent_pid"]))
 
-    from maya.emulator import RankSpec, run_rank
+    try:
+        from maya.emulator import RankSpec, run_rank
 
-    spec = RankSpec.from_json(text)
-    return run_rank(spec, duration_oracle(spec.gpu)).exit_code
+        spec = RankSpec.from_json(text)
+        return run_rank(spec, duration_oracle(spec.gpu)).exit_code
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT  # the parent says that it was interrupted
+    except Exception as error:  # the script's own errors are in the outcome; this one is Maya's
+        if int(values.get("verbosity", 0)) >= 2:
+            traceback.print_exc()
+        _confess(run_dir, rank, error)
+        return EXIT_FAILURE
+
+
+def _confess(run_dir: Path, rank: int, error: Exception) -> None:
+    """Write an outcome that makes the parent report `error` as its own."""
+    if isinstance(error, MayaError):
+        message, hint, code = error.message, error.hint, error.exit_code
+    else:
+        message, code = f"{type(error).__name__}: {error}", EXIT_FAILURE
+        hint = "this is a fault in Maya; run again with -vv for the traceback and please report it"
+    cause = {"type": type(error).__name__, "message": message, "hint": hint}
+    outcome = {"ended": "internal_error", "exit_code": code, "cause": cause}
+    (run_dir / f"outcome-{rank}.json").write_text(json.dumps(outcome) + "\n")
 
 
 def die_with(parent_pid: int) -> None:
@@ -51,7 +78,7 @@ def die_with(parent_pid: int) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-def duration_oracle(gpu: str) -> object:
+def duration_oracle(gpu: str) -> DurationOracle:
     """The device clock of the emulated GPU, answered by the kernel models."""
     from maya.hardware import find_gpu
     from maya.kernel_models import ModelOracle, RooflineModel

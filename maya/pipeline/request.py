@@ -10,6 +10,10 @@ if TYPE_CHECKING:
     from maya.reports.prediction import Prediction
 
 
+UNLIMITED_BYTES = 1 << 46
+"""`gpu_memory_bytes` from here on means no limit, as in `maya.emulator.RankSpec`: 64 TiB."""
+
+
 @dataclass(frozen=True)
 class RunRequest:
     """One `maya run`.

@@ -11,6 +11,8 @@ from maya.reports.amounts import format_bytes
 from maya.reports.prediction import FAILED, OK, OOM
 from maya.traces import Ended
 
+MESSAGE_SHOWN = 300
+"""Characters of an exception's message; the script's own traceback has all of it."""
 HELD_SHOWN = 3
 """How many holders of memory the sentence names."""
 SIGNAL_EXIT_BASE = 128
@@ -86,7 +88,10 @@ def _held(failed: OutOfMemory) -> str:
 
 def _exception(outcome: RankOutcome) -> str:
     cause = outcome.cause or {}
-    text = f"{cause.get('type') or 'exception'}: {cause.get('message') or ''}".rstrip(": ")
+    message = " ".join(str(cause.get("message") or "").split())
+    if len(message) > MESSAGE_SHOWN:
+        message = message[: MESSAGE_SHOWN - 3] + "..."
+    text = f"{cause.get('type') or 'exception'}: {message}".rstrip(": ")
     line = cause.get("source_line")
     return f"{text} ({line})" if line else text
 

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-_BYTE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+_BYTE_UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB")
+ROUNDS_UP = 999.5
+"""From here three digits do not suffice: 999.5 would be shown as 1000."""
 _COUNT_UNITS = ("", "k", "M", "G", "T", "P", "E")
 
 
 def format_bytes(count: int) -> str:
     """`71.2 GiB`, three significant digits, binary units as `torch` prints them."""
-    amount = float(count)
+    if count < 1024:
+        return f"{count} B"
+    amount = count / 1024
     for unit in _BYTE_UNITS:
-        if abs(amount) < 1000 or unit == _BYTE_UNITS[-1]:
+        if amount < ROUNDS_UP or unit == _BYTE_UNITS[-1]:
             break
         amount /= 1024
-    return f"{count} B" if unit == "B" else f"{_three_digits(amount)} {unit}"
+    return f"{_three_digits(amount)} {unit}"
 
 
 def format_ms(milliseconds: float) -> str:
@@ -21,9 +25,9 @@ def format_ms(milliseconds: float) -> str:
     if milliseconds >= 120_000:
         minutes, seconds = divmod(round(milliseconds / 1000), 60)
         return f"{minutes} min {seconds} s"
-    if milliseconds >= 1000:
+    if milliseconds >= ROUNDS_UP:
         return f"{_three_digits(milliseconds / 1000)} s"
-    if milliseconds >= 1 or milliseconds == 0:
+    if milliseconds * 1000 >= ROUNDS_UP or milliseconds == 0:
         return f"{_three_digits(milliseconds)} ms"
     return f"{_three_digits(milliseconds * 1000)} us"
 
@@ -42,7 +46,7 @@ def format_count(count: float) -> str:
     """`1.23 M`, `812`: three significant digits, decimal prefixes."""
     amount = float(count)
     for unit in _COUNT_UNITS:
-        if abs(amount) < 999.5 or unit == _COUNT_UNITS[-1]:
+        if amount < ROUNDS_UP or unit == _COUNT_UNITS[-1]:
             break
         amount /= 1000
     return f"{_three_digits(amount)} {unit}".rstrip()

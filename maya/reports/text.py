@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from maya.reports.report import Report
 
 MAX_LINES = 20
 TOP_KERNELS = 5
+OWN_ASSUMPTIONS = 3
 LABEL_WIDTH = 15
 KERNEL_NAME_WIDTH = 44
 WIDTH = 100
@@ -112,10 +114,11 @@ class TextRenderer:
         cost = prediction.cost
         assert cost is not None
         unit = "step" if prediction.scope == "iteration" else "run"
+        seller = re.split(r"[,;(]", cost.price_source, maxsplit=1)[0].strip()
         yield self._row(
             "cost",
             f"{format_usd(cost.usd_per_step)} a {unit}   {format_usd(cost.usd_per_1000_steps)} per 1,000   "
-            f"(${cost.usd_per_gpu_hour:.2f}/GPU-hour, {_cut(cost.price_source, 28)}, {cost.price_date})",
+            f"at ${cost.usd_per_gpu_hour:.2f}/GPU-hour ({_cut(seller, 24)}, {cost.price_date})",
         )
 
     def _kernels(self, prediction: Prediction) -> Iterable[str]:
@@ -142,9 +145,15 @@ class TextRenderer:
                 f"{format_percent(share)} {name}" for name, share in shares.items() if share > 0
             )
             yield self._row("times rest on", text)
+        own = [str(entry.value) for entry in prediction.assumptions if entry.kind == _MODEL]
         read = [entry for entry in prediction.assumptions if entry.kind != _MODEL]
+        lines = [_cut(line, WIDTH - LABEL_WIDTH) for line in own[:OWN_ASSUMPTIONS]]
+        if len(own) > OWN_ASSUMPTIONS:
+            lines[-1] += f" and {len(own) - OWN_ASSUMPTIONS} more"
         if read:
-            yield self._row("assumed values", _assumed(read))
+            lines.append(_assumed(read))
+        for index, line in enumerate(lines):
+            yield self._row("assuming" if index == 0 else "", line)
 
     def _row(self, label: str, text: str) -> str:
         return f"  {self._style(f'{label:<{LABEL_WIDTH}}', _DIM)}{text}"
@@ -181,10 +190,11 @@ def _parts(parts: TimeParts, total_ms: float) -> str:
 
 
 def _assumed(read: list[Assumption]) -> str:
-    first = max(read, key=lambda entry: entry.count)
+    most = max(read, key=lambda entry: entry.count)
     times = sum(entry.count for entry in read)
-    where = f", most at {first.source_line}" if first.source_line else ""
-    return f"{len(read)} unknown values read by the script, {times} times{where}"
+    where = f", most at {most.source_line}" if most.source_line else ""
+    values = "1 made-up value" if len(read) == 1 else f"{len(read)} made-up values"
+    return f"{values}, read {times} times by the script{where}"
 
 
 def _cut(text: str, width: int) -> str:

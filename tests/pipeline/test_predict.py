@@ -65,7 +65,7 @@ def test_interval_holds_the_estimate(predicted: Callable[..., PredictedRun]) -> 
     assert 0 < prediction.low_ms < prediction.iteration_time_ms < prediction.high_ms
 
 
-def test_families_that_err_apart_narrow_the_interval(predicted: Callable[..., PredictedRun]) -> None:
+def test_families_that_err_apart_narrow_the_interval() -> None:
     from maya.pipeline.interval import _correlated_fraction
 
     half_widths = np.array([3, 4, 3], dtype=np.int64)
