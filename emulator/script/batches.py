@@ -8,8 +8,9 @@ from typing import Any
 
 import torch
 
-_NESTING_LIMIT = 3
-"""Batches are tensors, or containers of them, or (inputs, targets) pairs of those."""
+_NESTING_LIMIT = 4
+"""The arguments, and two levels within each: batches are tensors, lists or dictionaries of them, or
+lists of dictionaries."""
 
 
 def infer_batch(args: Any, kwargs: Any) -> tuple[int, int]:

@@ -24,6 +24,17 @@ WRITTEN_CONSTANT_BYTES = 64 << 20
 ASSUMPTION_KIND = "checkpoint"
 
 
+def made_up_storages(native: ScriptNative) -> Callable[[Any], bool]:
+    """The question `SparseCheckpoints` asks of a device storage, answered by the backend."""
+
+    def is_made_up(storage: Any) -> bool:
+        view = torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
+        state = native.value_state(view)
+        return state == "unknown" or (state == "constant" and storage.nbytes() > WRITTEN_CONSTANT_BYTES)
+
+    return is_made_up
+
+
 class _Hole:
     """Stands for the host copy of a storage whose values were never computed."""
 
@@ -60,11 +71,12 @@ class SparseCheckpoints:
     """Makes `torch.save` leave holes, until `remove`.
 
     Args:
+        is_made_up: whether a device storage's contents were never computed.
         assume: notes an assumption: kind, producer, value.
     """
 
-    def __init__(self, native: ScriptNative, assume: Callable[[str, str, Any], None]) -> None:
-        self._native = native
+    def __init__(self, is_made_up: Callable[[Any], bool], assume: Callable[[str, str, Any], object]) -> None:
+        self._is_made_up = is_made_up
         self._assume = assume
         self._saving = _Saving()
         self._open_writer: Any = None
@@ -104,11 +116,6 @@ class SparseCheckpoints:
     def note_hole(self) -> None:
         """One more storage was written as zeros."""
         self._assume(ASSUMPTION_KIND, "torch.save", 0)
-
-    def _is_made_up(self, storage: Any) -> bool:
-        view = torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
-        state = self._native.value_state(view)
-        return state == "unknown" or (state == "constant" and storage.nbytes() > WRITTEN_CONSTANT_BYTES)
 
 
 class _SparseOpener:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from maya.emulator.script.checkpoint import SparseCheckpoints
+from maya.emulator.script.checkpoint import SparseCheckpoints, made_up_storages
 from maya.emulator.script.children import end_child_processes, ignore_worker_deaths, shut_down_loaders
 from maya.emulator.script.iterations import IterationTracker
 from maya.emulator.script.main_module import ScriptTarget
@@ -104,7 +104,7 @@ class ScriptFollower:
         native: ScriptNative,
         settings: FollowSettings,
         *,
-        on_abrupt_end: Callable[[ScriptOutcome], None],
+        on_abrupt_end: Callable[[ScriptOutcome], object],
     ) -> None:
         self._native = native
         self._settings = settings
@@ -130,13 +130,23 @@ class ScriptFollower:
         self._modules = ModuleHooks(native, self.stop, on_root_forward=self._optimizers.drop_abandoned_steps)
         self._backward = BackwardMarkers(native, self.stop)
         self._loaders = LoaderMarkers(native, self.stop)
-        self._checkpoints = SparseCheckpoints(native, self.policy.assume)
+        self._checkpoints = SparseCheckpoints(made_up_storages(native), self.policy.assume)
         self._boundary = ProcessBoundary(self._before_exit, self._in_forked_child)
 
     @property
     def iteration_ends(self) -> tuple[int, ...]:
         """Ids of the operations after which each iteration ended."""
         return tuple(self.tracker.iteration_ends)
+
+    @property
+    def optimizer_steps(self) -> int:
+        """How often an optimizer stepped, or its GradScaler skipped the step."""
+        return self.tracker.optimizer_steps
+
+    @property
+    def data_wait_ns(self) -> int:
+        """Wall time spent waiting for DataLoaders on this machine."""
+        return self._loaders.wait_ns
 
     def assumptions(self) -> list[dict[str, Any]]:
         """Every distinct unknown value that was read: kind, producer, count, source_line, value."""

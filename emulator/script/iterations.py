@@ -21,6 +21,7 @@ class IterationTracker:
         if wanted is not None and wanted < 1:
             raise ValueError(f"wanted is {wanted}, but at least 1 iteration has to run")
         self.iteration_ends: list[int] = []
+        self.optimizer_steps = 0
         self._wanted = wanted
         self._group: set[int] = set()
         self._group_end = -1
@@ -53,6 +54,7 @@ class IterationTracker:
         Returns:
             Whether that ended an iteration.
         """
+        self.optimizer_steps += 1
         self.starting(optimizer)
         self._group.add(optimizer)
         self._group_end = last_operation

@@ -6,6 +6,7 @@ import functools
 import json
 import sys
 import threading
+import time
 import weakref
 from typing import Any
 
@@ -97,10 +98,12 @@ class LoaderMarkers:
 
     Attributes:
         iterators: every loader iterator that was used and still lives.
+        wait_ns: wall time spent in the loader so far, on this machine.
     """
 
     def __init__(self, native: ScriptNative, stop: StopController) -> None:
         self.iterators: weakref.WeakSet[Any] = weakref.WeakSet()
+        self.wait_ns = 0
         self._native = native
         self._stop = stop
         self._original: Any = None
@@ -116,6 +119,7 @@ class LoaderMarkers:
             raise _missing("torch.utils.data.dataloader._BaseDataLoaderIter")
         original = self._original = iterator_class.__next__
         native, stop, iterators = self._native, self._stop, self.iterators
+        loaders = self
 
         @functools.wraps(original)
         def __next__(self: Any) -> Any:
@@ -124,9 +128,11 @@ class LoaderMarkers:
             iterators.add(self)
             native.mark(MARK_DATA_WAIT_BEGIN, NO_METADATA)
             phase = native.set_phase(int(Phase.DATA))
+            began_ns = time.monotonic_ns()
             try:
                 return original(self)
             finally:
+                loaders.wait_ns += time.monotonic_ns() - began_ns
                 native.set_phase(phase)
                 native.mark(MARK_DATA_WAIT_END, NO_METADATA)
 

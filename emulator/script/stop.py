@@ -1,10 +1,11 @@
 """Ending a script that would train for days, as quietly as `sys.exit(0)` would.
 
 When enough iterations have run, the hook that noticed raises `StopRun` inside the script. It
-derives from SystemExit: `finally:` blocks and context managers run, threads end without a
-traceback (`threading` ignores SystemExit), asyncio lets it through. A script that catches even
-BaseException and goes on meets it again at its next hook; one that reaches no hook any more
-(a sleeping main thread, a full queue) is ended by a watchdog after the grace period.
+derives from SystemExit: `finally:` blocks and context managers run, asyncio lets it through. On
+other threads it is SystemExit itself, the one exception that ends a thread without a traceback.
+A script that catches even BaseException and goes on meets it again at its next hook; one that
+reaches no hook any more (a sleeping main thread, a full queue) is ended by a watchdog after the
+grace period.
 """
 
 from __future__ import annotations
@@ -72,12 +73,15 @@ class StopController:
         """Raise StopRun once more, or end the process if the script keeps catching it.
 
         Raises:
-            StopRun: always.
+            StopRun: on the main thread.
+            SystemExit: on any other.
         """
         self._raised += 1
         if self._raised > self._raise_limit:
             self._end_process()
-        raise StopRun
+        if threading.current_thread() is threading.main_thread():
+            raise StopRun
+        raise SystemExit(0)
 
     def settle(self) -> None:
         """The script has ended; the watchdog must not. Blocks for ever if it already acts."""

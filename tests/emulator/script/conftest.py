@@ -6,8 +6,7 @@ import json
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -34,7 +33,6 @@ class Followed:
     stdout: str
     stderr: str
     summaries: list[dict[str, Any]]
-    seconds: float
 
     @property
     def summary(self) -> dict[str, Any]:
@@ -42,12 +40,30 @@ class Followed:
         return self.summaries[0]
 
 
-Follow = Callable[..., Followed]
+@pytest.fixture(scope="session")
+def follow_server() -> Iterator[Callable[[dict[str, Any]], int]]:
+    requests_read, requests_write = os.pipe()
+    answers_read, answers_write = os.pipe()
+    server = subprocess.Popen(
+        [sys.executable, str(HERE / "follow.py"), str(requests_read), str(answers_write)],
+        pass_fds=(requests_read, answers_write),
+    )
+    os.close(requests_read)
+    os.close(answers_write)
+    with open(requests_write, "w") as requests, open(answers_read) as answers:
+
+        def ask(request: dict[str, Any]) -> int:
+            requests.write(json.dumps(request) + "\n")
+            requests.flush()
+            return int(answers.readline())
+
+        yield ask
+    server.wait(timeout=30)
 
 
 @pytest.fixture
-def follow(tmp_path: Path) -> Follow:
-    """follow(source, *args, stdin="", settings={}, is_module=None) runs it in `tmp_path`."""
+def follow(tmp_path: Path, follow_server: Callable[[dict[str, Any]], int]) -> Callable[..., Followed]:
+    """follow(source, *args, stdin="", is_module=None, **settings) runs it in `tmp_path`."""
 
     def run(
         source: str | None,
@@ -55,28 +71,24 @@ def follow(tmp_path: Path) -> Follow:
         stdin: str = "",
         name: str = "script.py",
         is_module: str | None = None,
-        timeout: float = 60,
         **settings: Any,
     ) -> Followed:
         if source is not None:
             (tmp_path / name).write_text(source)
-        summary = tmp_path / "summary.jsonl"
+        files = {kind: str(tmp_path / f".{kind}") for kind in ("stdin", "stdout", "stderr", "summary")}
+        Path(files["stdin"]).write_text(stdin)
+        summary = Path(files["summary"])
         summary.unlink(missing_ok=True)
         target = ["-m", is_module] if is_module else [name]
-        begin = time.monotonic()
-        done = subprocess.run(
-            [sys.executable, str(HERE / "follow.py"), json.dumps(settings), *target, *arguments],
-            cwd=tmp_path,
-            env={**os.environ, "FOLLOW_SUMMARY": str(summary)},
-            input=stdin,
-            capture_output=True,
-            text=True,
-            timeout=timeout,
+        exit_code = follow_server(
+            {"words": [*target, *arguments], "settings": settings, "folder": str(tmp_path), **files}
         )
-        seconds = time.monotonic() - begin
         lines = summary.read_text().splitlines() if summary.exists() else []
         return Followed(
-            done.returncode, done.stdout, done.stderr, [json.loads(line) for line in lines], seconds
+            exit_code,
+            Path(files["stdout"]).read_text(),
+            Path(files["stderr"]).read_text(),
+            [json.loads(line) for line in lines],
         )
 
     return run

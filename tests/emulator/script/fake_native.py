@@ -62,7 +62,7 @@ class FakeNative:
     def set_value_policy(self, policy: Any) -> None:
         self.policy = policy
 
-    def value_state(self, tensor: Any) -> str:
+    def value_state(self, tensor: Any) -> str:  # noqa: ARG002
         return self.state
 
     def names(self) -> list[str]:
