@@ -203,3 +203,42 @@ def test_the_child_dies_with_its_parent(tmp_path: Path) -> None:
     parent.kill()
     parent.wait()
     assert wait_until_gone(pid)
+
+
+def test_control_c_at_a_terminal_reaches_the_child_once(tmp_path: Path) -> None:
+    """The terminal sends it to both of us; passing it on would interrupt the script's clean-up."""
+    import pty
+
+    child = textwrap.dedent(
+        """
+        import signal, sys, time
+        count = 0
+        def counted(*_):
+            global count
+            count += 1
+        signal.signal(signal.SIGINT, counted)
+        print("ready", flush=True)
+        until = time.monotonic() + 1.5
+        while time.monotonic() < until:
+            time.sleep(0.05)
+        sys.exit(count)
+        """
+    )
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execv(sys.executable, [sys.executable, "-c", SUPERVISOR, str(tmp_path), child])
+    shown = b""
+    while b"ready" not in shown:
+        shown += os.read(terminal, 1024)
+    os.write(terminal, b"\x03")
+    while True:
+        try:
+            more = os.read(terminal, 1024)
+        except OSError:  # the other end is closed
+            break
+        if not more:
+            break
+        shown += more
+    os.waitpid(pid, 0)
+    os.close(terminal)
+    assert shown.decode().replace("^C", "").split()[-3:] == ["1", "None", "2"]
