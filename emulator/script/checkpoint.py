@@ -28,9 +28,9 @@ def made_up_storages(native: ScriptNative) -> Callable[[Any], bool]:
     """The question `SparseCheckpoints` asks of a device storage, answered by the backend."""
 
     def is_made_up(storage: Any) -> bool:
-        view = torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
-        state = native.value_state(view)
-        return state == "unknown" or (state == "constant" and storage.nbytes() > WRITTEN_CONSTANT_BYTES)
+        if storage.device.type != "cuda":
+            return False
+        return storage.nbytes() > WRITTEN_CONSTANT_BYTES or not native.storage_is_known(storage._cdata)
 
     return is_made_up
 

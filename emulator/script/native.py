@@ -52,6 +52,6 @@ class ScriptNative(Protocol):
         """Who answers when the script reads a value that was never computed."""
         ...
 
-    def value_state(self, tensor: Any, /) -> str:
-        """`known`, `constant` or `unknown`: whether the tensor's values are real."""
+    def storage_is_known(self, storage_cdata: int, /) -> bool:
+        """Whether a device storage's values are real or one known constant."""
         ...

@@ -98,10 +98,12 @@ class LoaderMarkers:
 
     Attributes:
         iterators: every loader iterator that was used and still lives.
+        wait_ns: host time spent in the waits. It says nothing about the target machine.
         wait_ns: wall time spent in the loader so far, on this machine.
     """
 
     def __init__(self, native: ScriptNative, stop: StopController) -> None:
+        self.wait_ns = 0
         self.iterators: weakref.WeakSet[Any] = weakref.WeakSet()
         self.wait_ns = 0
         self._native = native
@@ -118,7 +120,7 @@ class LoaderMarkers:
         if iterator_class is None:
             raise _missing("torch.utils.data.dataloader._BaseDataLoaderIter")
         original = self._original = iterator_class.__next__
-        native, stop, iterators = self._native, self._stop, self.iterators
+        markers, native, stop, iterators = self, self._native, self._stop, self.iterators
         loaders = self
 
         @functools.wraps(original)

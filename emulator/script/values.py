@@ -103,7 +103,7 @@ class ValuePolicy:
         Args:
             kind: "item", "bool", "copy" or "count".
             producer: the operator that wrote the value, "aten::mean"; empty if none did.
-            dtype: of the tensor, a torch.dtype or its name.
+            dtype: of the tensor, a torch.dtype or its name in Python or C++.
             numel: how many elements are read, or selected from (kind "count").
             reads: how many reads the native side counts; unused, reads are counted by line here.
 
@@ -209,4 +209,5 @@ def operator_name(producer: str) -> str:
 
 
 def _dtype_name(dtype: Any) -> str:
-    return str(dtype).removeprefix("torch.")
+    # torch.bfloat16, "bfloat16" and C++'s "BFloat16" are one dtype.
+    return str(dtype).removeprefix("torch.").lower()

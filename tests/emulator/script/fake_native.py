@@ -19,7 +19,6 @@ class FakeNative:
         self.bound: dict[int, str] = {}
         self.policy: Any = None
         self.line = "train.py:1"
-        self.state = "unknown"
 
     def recording(self, enabled: bool) -> None:
         self.is_recording = enabled
@@ -62,8 +61,8 @@ class FakeNative:
     def set_value_policy(self, policy: Any) -> None:
         self.policy = policy
 
-    def value_state(self, tensor: Any) -> str:  # noqa: ARG002
-        return self.state
+    def storage_is_known(self, storage_cdata: int) -> bool:  # noqa: ARG002
+        return False
 
     def names(self) -> list[str]:
         return [name for name, _ in self.operations]

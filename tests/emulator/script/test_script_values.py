@@ -42,6 +42,10 @@ def test_early_stopping_does_not_trigger() -> None:
     [
         ("item", "aten::linalg_vector_norm", "float32", 1, 1.0),
         ("item", "aten::norm.ScalarOpt_dim", torch.bfloat16, 1, 1.0),
+        ("item", "aten::norm", "BFloat16", 1, 1.0),
+        ("item", "aten::sum", "Long", 1, 1),
+        ("copy", "aten::mm", "Half", 100, 0.5),
+        ("item", "aten::eq", "Bool", 1, True),
         ("copy", "aten::_softmax", "float32", 10, 0.5),
         ("bool", "aten::isnan", "bool", 1, False),
         ("bool", "aten::isfinite", "bool", 1, True),
