@@ -148,16 +148,6 @@ class ScriptFollower:
         """Wall time spent waiting for DataLoaders on this machine."""
         return self._loaders.wait_ns
 
-    @property
-    def optimizer_steps(self) -> int:
-        """How many optimizer steps ran, steps within steps not counted."""
-        return self._optimizers.steps
-
-    @property
-    def data_wait_ns(self) -> int:
-        """Host time the script waited for torch's DataLoader."""
-        return self._loaders.wait_ns
-
     def assumptions(self) -> list[dict[str, Any]]:
         """Every distinct unknown value that was read: kind, producer, count, source_line, value."""
         return self.policy.assumptions()

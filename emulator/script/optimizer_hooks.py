@@ -41,9 +41,6 @@ class OptimizerHooks:
     Args:
         count_iterations: False when a `--step-marker` says where iterations end.
         on_iteration: called after each iteration that is known to have ended.
-
-    Attributes:
-        steps: how many optimizer steps were seen, steps within steps not counted.
     """
 
     def __init__(
@@ -55,7 +52,6 @@ class OptimizerHooks:
         count_iterations: bool = True,
         on_iteration: Callable[[], None] = lambda: None,
     ) -> None:
-        self.steps = 0
         self._native = native
         self._tracker = tracker
         self._stop = stop
@@ -166,7 +162,6 @@ class OptimizerHooks:
         if running.steps:
             return
         self._leave_phase()
-        self.steps += 1
         if self._count_iterations and self._tracker.stepped(optimizer, self._native.next_operation_id() - 1):
             self._iteration_ended()
 

@@ -98,12 +98,10 @@ class LoaderMarkers:
 
     Attributes:
         iterators: every loader iterator that was used and still lives.
-        wait_ns: host time spent in the waits. It says nothing about the target machine.
-        wait_ns: wall time spent in the loader so far, on this machine.
+        wait_ns: wall time spent in the waits, on this machine; it says nothing about the target.
     """
 
     def __init__(self, native: ScriptNative, stop: StopController) -> None:
-        self.wait_ns = 0
         self.iterators: weakref.WeakSet[Any] = weakref.WeakSet()
         self.wait_ns = 0
         self._native = native
@@ -120,8 +118,7 @@ class LoaderMarkers:
         if iterator_class is None:
             raise _missing("torch.utils.data.dataloader._BaseDataLoaderIter")
         original = self._original = iterator_class.__next__
-        markers, native, stop, iterators = self, self._native, self._stop, self.iterators
-        loaders = self
+        loaders, native, stop, iterators = self, self._native, self._stop, self.iterators
 
         @functools.wraps(original)
         def __next__(self: Any) -> Any:
