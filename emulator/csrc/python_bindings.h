@@ -82,6 +82,12 @@ inline void bind_machine(py::module_& module) {
   });
 }
 
+// Where the capture under way allocates. CUDA allows one capture at a time per thread; PyTorch one a process.
+inline std::pair<int, std::pair<uint64_t, uint64_t>>& capture_pool() {
+  static auto* pool = new std::pair<int, std::pair<uint64_t, uint64_t>>;
+  return *pool;
+}
+
 inline void bind_streams(py::module_& module) {
   auto index = [](int device) { return resolve(static_cast<c10::DeviceIndex>(device)); };
   module.def("current_stream", [index](int device) { return current_streams[index(device)]; });
@@ -97,20 +103,22 @@ inline void bind_streams(py::module_& module) {
   module.def("stream_priority", [](int, int64_t stream) { return stream_priority(stream); });
   module.def("event_elapsed_ms", [](uintptr_t start, uintptr_t end) { return elapsed_ms(reinterpret_cast<DeviceEvent*>(start), reinterpret_cast<DeviceEvent*>(end)); });
   module.def("is_capturing", [] { return stream_capturing().load(); });
-  module.def("capture_begin", [](std::pair<uint64_t, uint64_t> pool, int32_t graph) {
-    stream_capturing() = true;
-    Recorder::instance().set_graph(graph);
+  module.def("capture_begin", [](std::pair<uint64_t, uint64_t> pool) {
     auto& allocator = DeviceAllocators::instance().of(current_device_index);
     allocator.begin_allocate_to_pool(pool, [](int64_t) { return true; });
     allocator.mark_capture_begin();
+    stream_capturing() = true;
+    capture_pool() = {current_device_index, pool};
+    return Recorder::instance().begin_graph();
   });
-  module.def("capture_end", [](std::pair<uint64_t, uint64_t> pool) {
+  module.def("capture_end", [] {
     stream_capturing() = false;
-    Recorder::instance().set_graph(-1);
-    auto& allocator = DeviceAllocators::instance().of(current_device_index);
-    allocator.end_allocate_to_pool(pool);
+    Recorder::instance().end_graph();
+    auto& allocator = DeviceAllocators::instance().of(capture_pool().first);
+    allocator.end_allocate_to_pool(capture_pool().second);
     allocator.mark_capture_end();
   });
+  module.def("replay", [](int32_t graph) { Recorder::instance().replay_graph(graph); });
 }
 
 inline void bind_memory(py::module_& module) {
@@ -146,6 +154,11 @@ inline void bind_memory(py::module_& module) {
     TORCH_CHECK(block, "invalid device pointer: ", address);
     allocator.free(block);
   });
+  module.def("pool_new", [] {
+    static std::atomic<uint64_t> next{1};
+    return Pool(0, next++);
+  });
+  module.def("record_memory_history", [](bool) {});  // Maya keeps its own record of every event, always
   module.def("pool_retain", [of](int device, Pool pool) { of(device).create_or_retain_pool(pool); });
   module.def("pool_begin", [of](int device, Pool pool, bool this_thread) {
     of(device).begin_allocate_to_pool(pool, this_thread ? this_thread_only() : PoolFilter([](int64_t) { return true; }));
@@ -155,6 +168,7 @@ inline void bind_memory(py::module_& module) {
   module.def("pool_use_count", [of](int device, Pool pool) { return of(device).pool_use_count(pool); });
   module.def("pool_set_use_on_oom", [of](int device, Pool pool, bool use) { of(device).set_pool_use_on_oom(pool, use); });
   module.def("pool_set_no_split", [of](int device, Pool pool) { of(device).set_pool_no_split(pool); });
+  module.def("out_of_memory_line", [] { return SourceLines::instance().text(out_of_memory_line()); });
   module.def("clear_cublas_workspaces", [] { CublasWorkspaces::instance().clear(); });
   module.def("resize_storage", [](uintptr_t storage, size_t bytes) { resize_storage(reinterpret_cast<c10::StorageImpl*>(storage), bytes); });
   module.def("memory_held", [of](int device) {  // (allocation id, bytes) of what is handed out
@@ -209,6 +223,7 @@ inline void bind_recording(py::module_& module) {
   module.def("next_operation_id", [] { return Recorder::instance().next_id(); });
   module.def("bind_parameter", [](const py::object& tensor, int32_t id) { Attribution::instance().bind_parameter(tensor_from_python(tensor), id); });
   module.def("source_line", [] { return SourceLines::instance().text(SourceLines::instance().current()); });
+  module.def("is_user_file", [](const std::string& file) { return SourceLines::instance().is_user_file(file); });
   module.def("add_non_user_prefix", [](const std::string& prefix) { SourceLines::instance().add_non_user_prefix(prefix); });
 }
 

@@ -13,6 +13,12 @@ inline void delete_device_block(void* context) {
   delete owned;
 }
 
+// The user's line whose allocation failed last, -1 if none did.
+inline std::atomic<int32_t>& out_of_memory_line() {
+  static auto* line = new std::atomic<int32_t>(-1);
+  return *line;
+}
+
 inline c10::DataPtr allocate_device_memory(size_t bytes, int device) {
   auto owned = std::make_unique<DeviceBlock>();
   owned->device = device;
@@ -22,6 +28,7 @@ inline c10::DataPtr allocate_device_memory(size_t bytes, int device) {
     try {
       owned->block = DeviceAllocators::instance().of(device).allocate(static_cast<int64_t>(bytes), current_streams[device]);
     } catch (const OutOfMemory& error) {
+      out_of_memory_line() = SourceLines::instance().current();
       TORCH_CHECK_WITH(OutOfMemoryError, false, error.what());
     }
     owned->allocation_id = owned->block->allocation_id;

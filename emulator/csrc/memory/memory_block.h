@@ -71,6 +71,21 @@ struct Block {
   bool is_split() const { return previous != nullptr || next != nullptr; }
   bool awaits_streams() const { return pending_events > 0 || !stream_uses.empty(); }
 
+  // Back to a new block's state, but for the spare node and the vector's capacity.
+  void forget() {
+    address = 0;
+    size_bytes = requested_bytes = stream = age_base = 0;
+    allocation_id = -1;
+    device = pending_events = 0;
+    allocated = false;
+    mapped = true;
+    pool = nullptr;
+    previous = next = previous_active = next_active = nullptr;
+    expandable = nullptr;
+    owner = nullptr;
+    stream_uses.clear();
+  }
+
   void link_between(Block* before, Block* after) {
     previous = before;
     next = after;
@@ -127,12 +142,7 @@ class BlockStore {
     return block;
   }
   void put_back(Block* block) {
-    FreeBlocks::node_type node = std::move(block->spare_node);
-    std::vector<int64_t> uses = std::move(block->stream_uses);
-    uses.clear();
-    *block = Block{};
-    block->spare_node = std::move(node);
-    block->stream_uses = std::move(uses);
+    block->forget();
     idle_.push_back(block);
   }
 

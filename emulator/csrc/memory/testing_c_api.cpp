@@ -5,6 +5,7 @@
 #include <cstring>
 #include <map>
 #include <string>
+#include <thread>
 
 #include "caching_allocator.h"
 #include "workspaces.h"
@@ -227,6 +228,24 @@ const char* events_json(Harness* h) {
 
 int64_t workspace_bytes(int major, const char* config) { return maya::cublas_workspace_bytes(major, 0, config); }
 int64_t lt_workspace_bytes(const char* config) { return maya::cublaslt_workspace_bytes(config); }
+
+// Threads that allocate and free at once, each on its own stream; everything is freed at the end.
+void stress_threads(Harness* h, int threads, int64_t pairs) {
+  std::vector<std::thread> running;
+  for (int thread = 0; thread < threads; ++thread) {
+    running.emplace_back([=] {
+      std::vector<maya::Block*> window(16, nullptr);
+      for (int64_t i = 0; i < pairs; ++i) {
+        maya::Block*& slot = window[static_cast<size_t>(i) % window.size()];
+        h->allocator->free(slot);
+        slot = h->allocator->allocate(512 + (i * 7919 * (thread + 1)) % (4 << 20), thread);
+        h->allocator->record_stream(slot, (thread + i) % threads);
+      }
+      for (maya::Block* block : window) h->allocator->free(block);
+    });
+  }
+  for (std::thread& thread : running) thread.join();
+}
 
 // ns of one allocate and free in the steady state: a window of `live` blocks of mixed sizes.
 double nanoseconds_per_pair(int64_t pairs, int live) {

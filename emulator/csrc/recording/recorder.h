@@ -26,6 +26,11 @@ struct Issue {  // what a kernel tells the recorder
 
 class Recorder {
  public:
+  struct Drained {
+    std::vector<Operation> operations;
+    std::vector<TensorUse> uses;
+  };
+
   static Recorder& instance() {
     static auto* recorder = new Recorder;
     return *recorder;
@@ -76,7 +81,30 @@ class Recorder {
     operation.id = next_id_++;
     operations_.push_back(operation);
     if (use_count) uses_.insert(uses_.end(), uses, uses + use_count);
+    if (operation.graph >= 0) {
+      auto& graph = graphs_[operation.graph];
+      graph.operations.push_back(operation);
+      graph.uses.insert(graph.uses.end(), uses, uses + use_count);
+    }
     return operation.id;
+  }
+
+  int32_t begin_graph() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    graph_ = next_graph_;
+    return next_graph_++;
+  }
+  void end_graph() { graph_ = -1; }
+  // A replayed CUDA graph issues what was captured, in the same order, from one launch.
+  void replay_graph(int32_t id) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    auto found = graphs_.find(id);
+    if (!enabled_ || found == graphs_.end()) return;
+    for (Operation operation : found->second.operations) {
+      operation.id = next_id_++;
+      operations_.push_back(operation);
+    }
+    uses_.insert(uses_.end(), found->second.uses.begin(), found->second.uses.end());
   }
 
   void record_memory(MemoryEvent event) {
@@ -96,10 +124,6 @@ class Recorder {
     return use(clock_);
   }
 
-  struct Drained {
-    std::vector<Operation> operations;
-    std::vector<TensorUse> uses;
-  };
   Drained drain() {
     Drained drained;
     std::lock_guard<std::mutex> lock(mutex_);
@@ -138,8 +162,6 @@ class Recorder {
     std::lock_guard<std::mutex> lock(mutex_);
     return id < 0 ? std::string() : names_.at(id);
   }
-  void set_graph(int32_t graph) { graph_ = graph; }
-
   // A forked child (a DataLoader worker) must neither record nor hand on its parent's records.
   void forget_after_fork() {
     enabled_ = false;
@@ -156,6 +178,8 @@ class Recorder {
   std::atomic<bool> enabled_{false};
   std::atomic<bool> source_lines_{true};
   std::atomic<int32_t> graph_{-1};
+  int32_t next_graph_ = 0;
+  std::unordered_map<int32_t, Drained> graphs_;
   int64_t next_id_ = 0;
   Clock clock_;
   InternTable names_, metadata_, modules_;

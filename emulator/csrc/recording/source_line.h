@@ -43,6 +43,7 @@ class SourceLines {
     std::lock_guard<std::mutex> lock(mutex_);
     return table_.size();
   }
+  bool is_user_file(const std::string& file) { return !file.empty() && file[0] != '<' && !is_non_user(file); }
   std::mutex& mutex() { return mutex_; }
 
  private:
@@ -80,7 +81,7 @@ class SourceLines {
     CodeFacts facts;
     const char* file = PyUnicode_AsUTF8(code->co_filename);
     if (!file) PyErr_Clear();
-    facts.user = file && file[0] != '<' && !is_non_user(file);
+    facts.user = file && is_user_file(file);
     return codes_.emplace(code, std::move(facts)).first->second;
   }
 

@@ -1,0 +1,71 @@
+"""Which aten operators have a CUDA kernel in the installed torch.
+
+An operator that a GPU runs whole must be registered for the device, or PyTorch would decompose it
+into others. A CUDA build knows its own kernels; a CPU build carries `native_functions.yaml`, from
+which the wheel's CUDA kernels were generated: the same list but for what is registered by hand.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from maya.errors import MayaError
+
+REGISTERED_BY_HAND = frozenset({"convolution", "copy_", "_foreach_mm"})
+"""Not in the yaml's CUDA entries: convolution and copy_ choose their backend in C++ on a GPU, and
+_foreach_mm is registered from Python (torch/_native)."""
+
+
+def cuda_operators() -> list[str]:
+    """Names with overloads and without namespace, `add.Tensor`, sorted.
+
+    Raises:
+        MayaError: this torch carries no operator list.
+    """
+    import torch
+
+    if torch.version.cuda is not None:
+        registered = torch._C._dispatch_get_registrations_for_dispatch_key("CUDA")
+        names = {name.removeprefix("aten::") for name in registered if name.startswith("aten::")}
+    else:
+        names = _from_yaml()
+    return sorted(names | REGISTERED_BY_HAND)
+
+
+def _from_yaml() -> set[str]:
+    import torchgen
+    import yaml
+
+    path = Path(torchgen.__file__).parent / "packaged" / "ATen" / "native" / "native_functions.yaml"
+    try:
+        text = path.read_text()
+    except OSError as error:
+        import torch
+
+        raise MayaError(
+            f"torch {torch.__version__} has no operator list at {path}: {error.strerror}",
+            hint="Maya needs a torch wheel with torchgen; install torch==2.13.0.",
+        ) from error
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the C one is ten times faster
+    entries: list[dict[str, Any]] = yaml.load(text, Loader=loader)
+    by_name = {entry["func"].split("(")[0]: entry for entry in entries}
+    return {name for name, entry in by_name.items() if _has_cuda_kernel(entry, by_name)}
+
+
+def _has_cuda_kernel(entry: dict[str, Any], by_name: dict[str, dict[str, Any]]) -> bool:
+    keys = [key.strip() for group in entry.get("dispatch") or {} for key in group.split(",")]
+    if "CUDA" in keys or entry.get("ufunc_inner_loop"):
+        return True
+    delegate = entry.get("structured_delegate")
+    return delegate is not None and _has_cuda_kernel(by_name[delegate], by_name)
+
+
+def write_operators(path: Path, names: list[str]) -> None:
+    """One name a line."""
+    path.write_text("\n".join(names) + "\n")
+
+
+def read_operators(path: Path) -> list[str]:
+    """What `write_operators` wrote."""
+    return path.read_text().split()

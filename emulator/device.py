@@ -1,0 +1,83 @@
+"""Putting the emulated GPU into this process."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+from maya.emulator.backend.library import load, operators_of_build
+from maya.errors import MayaError
+from maya.hardware import GpuSpec
+
+
+@dataclass(frozen=True)
+class DeviceSettings:
+    """The machine the script sees.
+
+    Attributes:
+        gpu: kind of every GPU.
+        visible_gpus: how many there are.
+        memory_bytes: capacity in place of the GPU's own; None keeps it.
+        unlimited_memory: allocations never fail.
+    """
+
+    gpu: GpuSpec
+    visible_gpus: int = 1
+    memory_bytes: int | None = None
+    unlimited_memory: bool = False
+
+
+def install_device(settings: DeviceSettings) -> ModuleType:
+    """Make torch in this process believe in the GPUs asked for. Cannot be undone.
+
+    Returns:
+        the native module, through which the device is driven and observed.
+
+    Raises:
+        MayaError: the backend cannot be built, or this torch lacks something it hooks.
+    """
+    native = load()
+    import torch
+
+    from maya.emulator.shapes import register_missing_shapes
+    from maya.emulator.torch_cuda import DriverVersions, install_torch_cuda
+
+    gpu = settings.gpu
+    total_bytes = gpu.total_memory_bytes if settings.memory_bytes is None else settings.memory_bytes
+    if total_bytes <= gpu.context_bytes:
+        raise MayaError(
+            f"{total_bytes:,} bytes of GPU memory are not enough for the CUDA context of a {gpu.name}",
+            hint=f"The context alone takes {gpu.context_bytes:,} bytes; give --gpu-memory more.",
+        )
+    driver = DriverVersions.for_gpu(gpu)
+    cuda_build = torch.version.cuda is not None
+    native.install(
+        device_count=settings.visible_gpus,
+        total_memory_bytes=total_bytes,
+        context_bytes=gpu.context_bytes,
+        unlimited_memory=settings.unlimited_memory,
+        capability=gpu.compute_capability,
+        cudnn_version=_built_cudnn() if cuda_build else driver.cudnn_number,
+        cuda_runtime_version=_built_cuda() if cuda_build else driver.cuda_number,
+    )
+    direct = set(native.direct_operators())
+    native.register_operators([name for name in operators_of_build() if name not in direct])
+    register_missing_shapes()
+    install_torch_cuda(native, gpu, settings.visible_gpus, driver)
+    for path in (Path(torch.__file__).parent, Path(__file__).parent.parent):
+        native.add_non_user_prefix(f"{path}/")
+    return native
+
+
+def _built_cudnn() -> int:
+    import torch
+
+    return int(torch._C._cudnn.getCompileVersion()[0] * 10000 + torch._C._cudnn.getCompileVersion()[1] * 100 + torch._C._cudnn.getCompileVersion()[2])
+
+
+def _built_cuda() -> int:
+    import torch
+
+    major, minor = (int(part) for part in (torch.version.cuda or "0.0").split(".")[:2])
+    return major * 1000 + minor * 10

@@ -1,0 +1,120 @@
+"""The work of a rank's process: the device, the script on it, and what is left behind on disk."""
+
+from __future__ import annotations
+
+import json
+import time
+from types import ModuleType
+from typing import Any
+
+from maya.emulator.device import DeviceSettings, install_device
+from maya.emulator.held_memory import out_of_memory, peaks
+from maya.emulator.rank_spec import UNLIMITED_BYTES, RankOutcome, RankSpec
+from maya.emulator.recording import RankRecording
+from maya.emulator.script import Ending, FollowSettings, ScriptFollower, ScriptOutcome, ScriptTarget
+from maya.hardware import find_gpu
+from maya.traces import Ended, read_memory, memory_path
+from maya.traces.oracle import DurationOracle
+
+HOST_GAP_NS = 5_000
+"""Host time between two launches on the clock that the script sees; the prediction has its own model."""
+
+
+class Rank:
+    """One rank in this process: install, record, run, conclude."""
+
+    def __init__(self, spec: RankSpec, oracle: DurationOracle | None) -> None:
+        self._spec = spec
+        self._oracle = oracle
+        self._began_ns = 0
+
+    def run(self) -> RankOutcome:
+        spec = self._spec
+        target = ScriptTarget(spec.program[0], tuple(spec.program[1:]), spec.is_module)
+        target.check()
+        unlimited = spec.gpu_memory_bytes is not None and spec.gpu_memory_bytes >= UNLIMITED_BYTES
+        gpu = find_gpu(spec.gpu)
+        self._native = install_device(
+            DeviceSettings(
+                gpu=gpu,
+                visible_gpus=spec.visible_gpus,
+                memory_bytes=None if unlimited else spec.gpu_memory_bytes,
+                unlimited_memory=unlimited,
+            )
+        )
+        self._capacity_bytes = gpu.total_memory_bytes if unlimited else spec.gpu_memory_bytes or gpu.total_memory_bytes
+        self._native.set_host_gap_ns(HOST_GAP_NS)
+        if self._oracle is not None:
+            self._native.set_oracle(self._oracle.duration_ns)
+        self._recording = RankRecording(self._native, spec.run_dir, spec.rank)
+        self._follower = ScriptFollower(
+            self._native,
+            FollowSettings(
+                warmup=spec.warmup, steps=spec.steps, step_marker=spec.step_marker, replace_first_path=False
+            ),
+            on_abrupt_end=self._conclude,
+        )
+        self._began_ns = time.monotonic_ns()
+        self._recording.start()
+        return self._conclude(self._follower.run(target))
+
+    def _conclude(self, outcome: ScriptOutcome) -> RankOutcome:
+        elapsed_ns = time.monotonic_ns() - self._began_ns
+        self._recording.finish(self._follower.iteration_ends, self._follower.assumptions())
+        ended = self._ended(outcome)
+        memory = read_memory(memory_path(self._spec.run_dir, self._spec.rank))
+        allocated, reserved = peaks(memory)
+        values = {
+            "ended": ended.value,
+            "exit_code": outcome.exit_code,
+            "cause": _cause(outcome, self._native),
+            "iterations": len(self._follower.iteration_ends),
+            "optimizer_steps": self._follower.optimizer_steps,
+            "oom": out_of_memory(memory, self._native.interned("modules", 0), self._native.out_of_memory_line()),
+            "memory": {"allocated": allocated, "reserved": reserved, "capacity": self._capacity_bytes},
+            "torch_version": _torch_version(),
+            "data_wait_ns": self._follower.data_wait_ns,
+            "emulation_wall_ns": elapsed_ns,
+            "statistics": self._native.statistics(),
+        }
+        path = self._spec.run_dir / f"outcome-{self._spec.rank}.json"
+        partial = path.with_suffix(".json.partial")
+        partial.write_text(json.dumps(values, indent=1) + "\n")
+        partial.replace(path)
+        return RankOutcome(ended, outcome.exit_code)
+
+    def _ended(self, outcome: ScriptOutcome) -> Ended:
+        if outcome.ending is Ending.STOPPED:
+            return Ended.STOPPED
+        if outcome.ending is Ending.INTERRUPTED:
+            return Ended.INTERRUPTED
+        if outcome.ending is Ending.RAISED:
+            return Ended.OOM if _is_out_of_memory(outcome.error) else Ended.EXCEPTION
+        if outcome.ending is Ending.EXITED and outcome.exit_code != 0:
+            return Ended.EXIT
+        return Ended.FINISHED if self._follower.iteration_ends else Ended.NEVER_STEPPED
+
+
+def _is_out_of_memory(error: BaseException | None) -> bool:
+    import torch
+
+    return isinstance(error, torch.OutOfMemoryError)
+
+
+def _cause(outcome: ScriptOutcome, native: ModuleType) -> dict[str, Any] | None:
+    error = outcome.error
+    if error is None:
+        return None
+    line, traceback = "", error.__traceback__
+    while traceback is not None:  # the innermost frame that the user wrote
+        path = traceback.tb_frame.f_code.co_filename
+        if native.is_user_file(path):
+            line = f"{path}:{traceback.tb_lineno}"
+        traceback = traceback.tb_next
+    return {"type": type(error).__name__, "message": str(error), "source_line": line}
+
+
+def _torch_version() -> str:
+    import torch
+
+    return str(torch.__version__)
