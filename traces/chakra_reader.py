@@ -12,8 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maya.traces.chakra_schema import messages
-from maya.traces.file_header import Header, check_header
+from maya.traces.file_header import Header, check_header, refuse_unknown_fields
 from maya.traces.frames import TraceError, find_messages, open_trace
+
+_LOOK_FOR_UNKNOWN_FIELDS = 64
+"""Nodes in which fields of other schemas are looked for; a file is of one schema throughout."""
 
 
 @dataclass(frozen=True)
@@ -130,8 +133,8 @@ def read_et(path: str | os.PathLike[str]) -> ChakraTrace:
 
     path = Path(path)
     buffer = open_trace(path)
+    header = check_header(buffer, path)
     starts, ends = find_messages(buffer, path)
-    header = check_header(buffer, starts, ends, path)
     starts, ends = starts[1:], ends[1:]
     parse = messages().Node.FromString
     count = len(starts)
@@ -152,6 +155,8 @@ def read_et(path: str | os.PathLike[str]) -> ChakraTrace:
             raise TraceError(
                 path, f"corrupt: message {index + 1} ({last}) is not a node: {error}", offset=start
             ) from error
+        if index < _LOOK_FOR_UNKNOWN_FIELDS:
+            refuse_unknown_fields(node, path, start)
         ids.append(node.id)
         types.append(node.type)
         name_ids.append(names.setdefault(node.name, len(names)))

@@ -83,8 +83,8 @@ def export_with_durations(
 
     source = trace_path(run_dir, rank)
     buffer = open_trace(source)
+    check_header(buffer, source, of_maya=True)
     starts, ends = find_messages(buffer, source)
-    check_header(buffer, starts, ends, source, of_maya=True)
     node_class = messages().Node
     out_path = Path(out_path)
     temporary = out_path.with_name(f"{out_path.name}.partial")

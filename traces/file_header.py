@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from maya.traces import names
 from maya.traces.chakra_schema import SCHEMA_VERSION, messages
-from maya.traces.frames import Buffer, TraceError
+from maya.traces.frames import Buffer, TraceError, find_messages
 from maya.traces.operations import COMMUNICATION_DTYPE, OPERATION_DTYPE, TENSOR_DTYPE
+
+_OTHER_SCHEMA_HINT = "other schemas number their fields otherwise; convert the trace with Chakra's own tools"
 
 
 @dataclass(frozen=True)
@@ -34,20 +35,11 @@ class Header:
         return names.SCHEMA in self.attributes
 
 
-def check_header(
-    buffer: Buffer,
-    starts: NDArray[np.int64],
-    ends: NDArray[np.int64],
-    path: str | os.PathLike[str],
-    *,
-    of_maya: bool = False,
-) -> Header:
+def check_header(buffer: Buffer, path: str | os.PathLike[str], *, of_maya: bool = False) -> Header:
     """Parse the first message and see that this code understands the file.
 
     Args:
         buffer: the file.
-        starts: offsets of the messages' bodies, as are ends.
-        ends: see starts.
         path: for messages.
         of_maya: demand Maya's columns as well.
 
@@ -56,6 +48,7 @@ def check_header(
     """
     from google.protobuf.message import DecodeError
 
+    starts, ends = find_messages(buffer, path, most=1)
     try:
         message = messages().GlobalMetadata.FromString(buffer[int(starts[0]) : int(ends[0])])
     except DecodeError as error:
@@ -71,11 +64,33 @@ def check_header(
             path,
             f"Chakra schema {header.version[:40]!r}, this Maya reads {SCHEMA_VERSION}",
             offset=0,
-            hint="schemas before 0.0.4 have other field numbers; convert the trace with Chakra's own tools",
+            hint=_OTHER_SCHEMA_HINT,
         )
     if of_maya:
         _check_maya(header, path)
     return header
+
+
+def refuse_unknown_fields(node: Any, path: str | os.PathLike[str], offset: int) -> None:
+    """Fail on a node with fields that schema 0.0.4 does not have.
+
+    Older schemas number them otherwise, and many files do not state their schema.
+
+    Raises:
+        TraceError: the node has such fields.
+    """
+    from google.protobuf.unknown_fields import UnknownFieldSet
+
+    parts = [UnknownFieldSet(part) for part in (node, *node.attr)]
+    unknown = {part[index].field_number for part in parts for index in range(len(part))}
+    if unknown:
+        raise TraceError(
+            path,
+            f"fields {sorted(unknown)[:8]} are not of Chakra schema {SCHEMA_VERSION}",
+            offset=offset,
+            node=node.id,
+            hint=_OTHER_SCHEMA_HINT,
+        )
 
 
 def attribute_value(attribute: Any) -> Any:

@@ -100,13 +100,14 @@ def _unpack(path: Path) -> bytes:
 
 
 def find_messages(
-    buffer: Buffer, path: str | os.PathLike[str], *, keep_whole: bool = False
+    buffer: Buffer, path: str | os.PathLike[str], *, most: int | None = None, keep_whole: bool = False
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Where each message lies.
 
     Args:
         buffer: the whole file.
         path: its name, for messages.
+        most: look no further than this many.
         keep_whole: at the first message that is not whole, return those before it.
 
     Returns:
@@ -120,7 +121,7 @@ def find_messages(
     ends: list[int] = []
     position = 0
     try:
-        while position < size:
+        while position < size and len(starts) != most:
             length = buffer[position]
             start = position + 1
             if length > 127:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from tokenize import TokenError
 from types import TracebackType
 from typing import Self
 
@@ -87,7 +88,7 @@ def read_memory(path: str | os.PathLike[str]) -> NDArray[np.void]:
             size = file.seek(0, os.SEEK_END)
     except FileNotFoundError as error:
         raise MayaError(f"{path}: the allocator log is missing", hint="the run was not finished") from error
-    except (ValueError, OSError) as error:
+    except (ValueError, SyntaxError, TokenError, OSError) as error:  # what NumPy's header parser lets out
         raise MayaError(
             f"{path}: not a readable allocator log: {error}", hint="the file is damaged or cut short"
         ) from error

@@ -31,7 +31,7 @@ from maya.traces.operations import (
     Role,
 )
 from maya.traces.tables import Tables
-from maya.traces.tables_file import read_tables, tables_path
+from maya.traces.tables_file import read_tables_and_count, tables_path
 from maya.traces.writer import assumptions_path, trace_path
 
 _CHUNK = 1 << 16
@@ -63,9 +63,15 @@ def read_rank(run_dir: str | os.PathLike[str], rank: int = 0) -> RankTrace:
     Raises:
         MayaError: a file is missing, damaged, of another version, or they do not belong together.
     """
-    tables = read_tables(tables_path(run_dir, rank))
+    tables, count = read_tables_and_count(tables_path(run_dir, rank))
     path = trace_path(run_dir, rank)
     operations = read_operations(path, tables)
+    if operations.count != count:
+        raise TraceError(
+            path,
+            f"has {operations.count} operations, but its tables are of {count}",
+            hint="the trace was cut short, or the files are of two runs; record the run again",
+        )
     memory = read_memory(memory_path(run_dir, rank))
     return RankTrace(rank, operations, tables, memory, _read_assumptions(assumptions_path(run_dir, rank)))
 
@@ -81,8 +87,8 @@ def read_operations(path: str | os.PathLike[str], tables: Tables | None = None) 
         TraceError: not Maya's, damaged, or inconsistent; names byte offset and node id.
     """
     buffer = open_trace(path)
+    check_header(buffer, path, of_maya=True)
     starts, ends = find_messages(buffer, path)
-    check_header(buffer, starts, ends, path, of_maya=True)
     data = np.frombuffer(buffer, dtype=np.uint8)
     starts, ends = starts[1:], ends[1:]
     operations = _gather(data, starts, ends)

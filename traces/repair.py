@@ -36,8 +36,8 @@ def repair_et(path: str | os.PathLike[str], out_path: str | os.PathLike[str]) ->
 
     path, out_path = Path(path), Path(out_path)
     buffer = open_trace(path)
+    check_header(buffer, path)
     starts, ends = find_messages(buffer, path, keep_whole=True)
-    check_header(buffer, starts, ends, path)
     done: list[str] = []
     nodes: list[Any] = []
     parse = messages().Node.FromString

@@ -18,12 +18,20 @@ def tables_path(run_dir: str | os.PathLike[str], rank: int) -> Path:
     return Path(run_dir) / f"rank-{rank}.tables.json"
 
 
-def write_tables(path: str | os.PathLike[str], tables: Tables) -> None:
-    """Write tables as JSON (temporary name, then rename)."""
+def write_tables(path: str | os.PathLike[str], tables: Tables, operation_count: int) -> None:
+    """Write tables as JSON (temporary name, then rename).
+
+    Args:
+        path: the file.
+        tables: what to write.
+        operation_count: operations in the trace beside it: a Chakra file that was cut between two
+            nodes shows no sign of it.
+    """
     write_json(
         path,
         {
             "schema_version": TABLES_SCHEMA_VERSION,
+            "operation_count": operation_count,
             "operators": tables.operators,
             "metadata": tables.metadata,
             "modules": tables.modules,
@@ -38,7 +46,12 @@ def write_tables(path: str | os.PathLike[str], tables: Tables) -> None:
 
 
 def read_tables(path: str | os.PathLike[str]) -> Tables:
-    """Read and check tables.
+    """Read and check tables; see `read_tables_and_count` for errors."""
+    return read_tables_and_count(path)[0]
+
+
+def read_tables_and_count(path: str | os.PathLike[str]) -> tuple[Tables, int]:
+    """Read and check tables, and how many operations the trace beside them has.
 
     Raises:
         MayaError: missing, damaged or of another schema version.
@@ -53,9 +66,12 @@ def read_tables(path: str | os.PathLike[str]) -> Tables:
             hint="read it with the Maya that wrote it, or record the run again",
         )
     ends = record.items("iteration_ends", int)
+    count = record.get("operation_count", int)
+    if count < 0 or (ends and ends[-1] >= count):
+        record.fail(f"'iteration_ends' lie beyond the {count} operations")
     if any(later <= earlier for earlier, later in itertools.pairwise(ends)) or (ends and ends[0] < 0):
         record.fail("'iteration_ends' must be ascending operation ids")
-    return Tables(
+    tables = Tables(
         operators=record.items("operators", str),
         metadata=record.items("metadata", str),
         modules=record.items("modules", str),
@@ -66,6 +82,7 @@ def read_tables(path: str | os.PathLike[str]) -> Tables:
             for index, group in enumerate(record.items("communicators", dict))
         ),
     )
+    return tables, count
 
 
 def _communicator(record: JsonRecord) -> Communicator:

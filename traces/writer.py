@@ -28,6 +28,14 @@ from maya.traces.wire import varint
 
 PARTIAL_SUFFIX = ".partial"
 
+_COLUMN_OF_TABLE = {
+    "operators": "operator",
+    "metadata": "metadata",
+    "modules": "module",
+    "source_lines": "source_line",
+}
+"""Field of Tables → the column that indexes it."""
+
 
 def trace_path(run_dir: str | os.PathLike[str], rank: int) -> Path:
     """Where a rank's Chakra trace lies."""
@@ -60,6 +68,7 @@ class RankWriter:
         self.run_dir.mkdir(parents=True, exist_ok=True)
         self._operation_count = 0
         self._communication_count = 0
+        self._needed = {"operators": 0, "metadata": 0, "modules": 0, "source_lines": 0}
         self._path = trace_path(run_dir, rank)
         self._memory_path = memory_path(run_dir, rank)
         self._memory = MemoryWriter(_partial(self._memory_path))
@@ -108,11 +117,16 @@ class RankWriter:
         Args:
             tables: everything the operations refer to, and where iterations end.
             assumptions: one JSON object for each unknown value that the script read.
+
+        Raises:
+            ValueError: the tables do not have all that was appended with them, or an iteration
+                ends beyond the last operation.
         """
+        self._check_tables(tables)
         self._memory.close()
         self._spool.close()
         self._write_nodes(tables)
-        write_tables(tables_path(self.run_dir, self.rank), tables)
+        write_tables(tables_path(self.run_dir, self.rank), tables, self._operation_count)
         write_json(assumptions_path(self.run_dir, self.rank), list(assumptions), indent=1)
         _partial(self._memory_path).replace(self._memory_path)
         _partial(self._path).replace(self._path)
@@ -150,6 +164,15 @@ class RankWriter:
         if not self._spool.closed:
             self.abort()
 
+    def _check_tables(self, tables: Tables) -> None:
+        for name, needed in self._needed.items():
+            if len(getattr(tables, name)) < needed:
+                raise ValueError(f"tables.{name} lacks entries that operations refer to ({needed} needed)")
+        if tables.iteration_ends and tables.iteration_ends[-1] >= self._operation_count:
+            raise ValueError(
+                f"an iteration ends at {tables.iteration_ends[-1]}, beyond {self._operation_count} operations"
+            )
+
     def _check(
         self, operations: Operations, operators: int, metadata: int, modules: int, source_lines: int
     ) -> None:
@@ -177,6 +200,9 @@ class RankWriter:
         ):
             if len(rows) and not lowest <= int(rows[column].min()) <= int(rows[column].max()) < count:
                 raise ValueError(f"{column} refers to an entry outside {lowest}..{count - 1}")
+        if len(rows):
+            for name, column in _COLUMN_OF_TABLE.items():
+                self._needed[name] = max(self._needed[name], int(rows[column].max()) + 1)
         used = rows["communication"]
         used = used[used >= self._communication_count]
         if len(np.unique(used)) != len(communications):
