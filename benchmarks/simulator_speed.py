@@ -165,9 +165,8 @@ def main() -> None:
     begin = time.process_time()
     times = iteration_times(fast, ends)
     breakdown(fast, times.start_ns, times.end_ns)
-    print(
-        f"iteration times and breakdown of {len(ends)} iterations: {(time.process_time() - begin) * 1e3:.1f} ms"
-    )
+    spent_ms = (time.process_time() - begin) * 1e3
+    print(f"iteration times and breakdown of {len(ends)} iterations: {spent_ms:.1f} ms")
     reached = rates["one stream"] >= GOAL_PER_S and min(rates.values()) >= FLOOR_PER_S
     print(f"goal {GOAL_PER_S} on one stream, {FLOOR_PER_S} everywhere: {'reached' if reached else 'MISSED'}")
     if arguments.json:

@@ -72,6 +72,12 @@ def with_work(kernels: KernelWork, work_ns: NDArray[np.int64]) -> KernelColumns:
 class RankInput:
     """One rank's program and what it costs.
 
+    All host threads of a rank share one lane in issue order: the backward pass runs on autograd's
+    thread while the thread that called it waits, so that two lanes would not overlap either. A
+    stream's dependencies are those in the trace (stream 0 has no implicit barrier, as between
+    PyTorch's non-blocking streams); a wait for an event never recorded, or for a communication that
+    the trace does not have, is none.
+
     Attributes:
         rank: global rank.
         operations: in issue order, ids dense from 0.

@@ -77,6 +77,7 @@ class _Loop:
         heap, ready = self.heap, self.ready
         while True:
             self._settle()
+            self._drop_stale()
             upcoming = self.network.next_event_ns() if self.meetings and self.network else None
             if upcoming is not None and upcoming < self.now:
                 raise ValueError(f"the network model went back in time: {upcoming} ns at {self.now} ns")
@@ -92,6 +93,8 @@ class _Loop:
                     ready.append(happened)
                 elif type(happened) is Job and happened.end_ns == now:
                     self._complete(happened)
+                elif type(happened) is Job and happened.event_ns == now:
+                    self._at_end(happened)
             if upcoming == now and self.network is not None:
                 for transfer in self.network.advance(now):
                     self._finish_transfer(transfer)
@@ -102,6 +105,21 @@ class _Loop:
         return [
             Schedule(lane.issue_ns, lane.pass_ns, lane.item_start_ns, lane.item_end_ns) for lane in self.lanes
         ]
+
+    def _drop_stale(self) -> None:
+        """Take events off the heap's top that no longer mean an end.
+
+        A job that was slowed keeps its old event, which is moved on when its time comes; one that was
+        sped up has a new, earlier event and the old one is void.
+        """
+        heap = self.heap
+        while heap:
+            time_ns, _, what = heap[0]
+            if type(what) is not Job or what.end_ns == time_ns:
+                return
+            heapq.heappop(heap)
+            if what.event_ns == time_ns:
+                self._at_end(what)
 
     def _settle(self) -> None:
         """Everything that happens at this instant without time passing."""
@@ -261,10 +279,13 @@ class _Loop:
             if job.meeting is not None:
                 self._set_speed(job.meeting)
                 continue
-            end = now + math.ceil(job.remaining_ns * factor - _ROUNDING_NS)
-            if end != job.end_ns:
-                job.end_ns = end
-                self._at(end, job)
+            job.end_ns = now + math.ceil(job.remaining_ns * factor - _ROUNDING_NS)
+            if job.event_ns < 0 or job.end_ns < job.event_ns:
+                self._at_end(job)
+
+    def _at_end(self, job: Job) -> None:
+        job.event_ns = job.end_ns
+        self._at(job.end_ns, job)
 
     def _at(self, time_ns: int, what: Job | Stream) -> None:
         self.pushed += 1

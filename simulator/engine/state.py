@@ -57,6 +57,7 @@ class Job:
     __slots__ = (
         "end_ns",
         "engine",
+        "event_ns",
         "hbm",
         "item",
         "link",
@@ -79,6 +80,7 @@ class Job:
         self.slowdown = 0.0  # not timed yet
         self.updated_ns = 0
         self.end_ns = -1
+        self.event_ns = -1  # when the loop will look at it next; at most end_ns
 
 
 class CopyEngine:

@@ -75,6 +75,18 @@ def test_sync_every_step(script, run):
     assert (parts.compute_ns, parts.host_ns, parts.idle_ns) == (50, 25, 5)
 
 
+def test_an_iteration_ends_with_all_work_issued_in_it(script, run):
+    s = script()
+    s.kernel(500, stream=1, shares=(0.5, 0, 0))
+    s.kernel(20, stream=0, shares=(0.5, 0, 0))
+    s.host(5)  # the iteration's last operation, long passed when stream 1 is done
+    s.kernel(20, stream=0, shares=(0.5, 0, 0))  # the next one's work is done before the first ends
+    times = iteration_times(run(s), [2, 3])
+    assert times.end_ns.tolist() == [510, 510]
+    assert times.duration_ns.tolist() == [510, 0]
+    assert times.steady_ns() == 0
+
+
 def test_sync_return_takes_time(script, run):
     s = script()
     s.kernel(50, gap=20)

@@ -50,7 +50,8 @@ def steps(streams: int = STREAMS, *, contended: bool = True):
         direction = st.sampled_from(["h2d", "d2h", "d2d", "p2p"])
         more = st.fixed_dictionaries({"gap": TIME, "stream": stream, "blocking": st.integers(0, 1)})
         kinds.append(st.tuples(st.just("copy"), st.tuples(TIME, direction), more))
-    return st.lists(st.one_of(kinds), max_size=25)
+    # Lengths spread evenly: plain st.lists prefers short ones, which rarely make anything wait.
+    return st.integers(1, 25).flatmap(lambda n: st.lists(st.one_of(kinds), min_size=n, max_size=n))
 
 
 def build(script, program):
@@ -67,7 +68,7 @@ def general(rank, constants):
 
 
 @given(program=steps(1), constants=CONSTANTS)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_the_fast_path_is_the_general_engine(script, program, constants):
     rank = build(script, program).input()
     fast, slow = simulate([rank], settings=constants), general(rank, constants)
@@ -76,7 +77,7 @@ def test_the_fast_path_is_the_general_engine(script, program, constants):
 
 
 @given(program=steps(), constants=CONSTANTS)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_equal_input_gives_equal_output(script, program, constants):
     first = simulate([build(script, program).input()], settings=constants)
     second = simulate([build(script, program).input()], settings=constants)
@@ -86,7 +87,7 @@ def test_equal_input_gives_equal_output(script, program, constants):
 
 
 @given(program=steps(), constants=CONSTANTS)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_streams_are_fifo_and_never_overlap_themselves(script, program, constants):
     timeline = simulate([build(script, program).input()], settings=constants)
     rows = timeline.kernels
@@ -102,7 +103,7 @@ def test_streams_are_fifo_and_never_overlap_themselves(script, program, constant
 
 
 @given(program=steps(), constants=CONSTANTS)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_work_is_conserved_and_no_resource_oversubscribed(script, program, constants):
     made = build(script, program)
     timeline = simulate([made.input()], settings=constants)
@@ -138,7 +139,7 @@ def test_work_is_conserved_and_no_resource_oversubscribed(script, program, const
 
 
 @given(program=steps(contended=False), constants=CONSTANTS)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_kernels_start_exactly_when_their_dependencies_allow(script, program, constants):
     """Without contention a kernel starts at the latest of what it waits for, and not a ns later."""
     depth = constants.launch_queue_depth
@@ -197,7 +198,7 @@ def test_kernels_start_exactly_when_their_dependencies_allow(script, program, co
 @given(
     program=steps(contended=False), constants=CONSTANTS, place=st.integers(0, 25), stream=st.integers(0, 3)
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_adding_a_sync_never_shortens(script, program, constants, place, stream):
     sync = ("device_sync", (), {}) if stream == 3 else ("stream_sync", (stream,), {})
     before = simulate([build(script, program).input()], settings=constants)
@@ -206,19 +207,18 @@ def test_adding_a_sync_never_shortens(script, program, constants, place, stream)
     assert (longer.kernels["end_ns"] >= before.kernels["end_ns"]).all()
 
 
-@given(program=steps(), constants=CONSTANTS, cuts=st.lists(st.integers(0, 24), max_size=5))
-@settings(max_examples=200, deadline=None)
+@given(program=steps(), constants=CONSTANTS, cuts=st.lists(st.integers(0, 24), min_size=1, max_size=5))
+@settings(max_examples=80, deadline=None)
 def test_iterations_tile_the_run_and_breakdowns_add_up(script, program, constants, cuts):
     timeline = simulate([build(script, program).input()], settings=constants)
-    ends = sorted({cut for cut in cuts if cut < len(program)})
+    ends = sorted({cut % len(program) for cut in cuts})
     times = iteration_times(timeline, ends)
     assert (times.duration_ns >= 0).all()
-    if ends:
-        assert times.start_ns[0] == 0
-        assert (times.start_ns[1:] == times.end_ns[:-1]).all()
-        rows = timeline.kernels[timeline.kernels["operation"] <= ends[-1]]
-        last = max([int(timeline.hosts["end_ns"][ends[-1]]), *rows["end_ns"].tolist()])
-        assert times.end_ns[-1] == last
+    assert times.start_ns[0] == 0
+    assert (times.start_ns[1:] == times.end_ns[:-1]).all()
+    for end, end_ns in zip(ends, times.end_ns.tolist(), strict=True):
+        rows = timeline.kernels[timeline.kernels["operation"] <= end]
+        assert end_ns == max([int(timeline.hosts["end_ns"][end]), *rows["end_ns"].tolist()])
     for parts, duration in zip(
         breakdown(timeline, times.start_ns, times.end_ns), times.duration_ns, strict=True
     ):
@@ -227,7 +227,7 @@ def test_iterations_tile_the_run_and_breakdowns_add_up(script, program, constant
 
 
 @given(program=steps(), constants=CONSTANTS, window=st.tuples(st.integers(0, 300), st.integers(0, 300)))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_breakdown_equals_counting_nanoseconds(script, program, constants, window):
     timeline = simulate([build(script, program).input()], settings=constants)
     begin, end = sorted(window)
@@ -247,7 +247,7 @@ def test_breakdown_equals_counting_nanoseconds(script, program, constants, windo
     works=st.lists(st.tuples(st.lists(TIME, min_size=4, max_size=4), TIME, SHARES), min_size=1, max_size=6),
     constants=CONSTANTS,
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_ranks_in_lock_step_start_collectives_together(script, works, constants):
     class Cost:
         def duration_ns(self, transfer):
