@@ -44,9 +44,7 @@ class Allocator:
             self.configure(settings)
         if start:
             self._check(
-                library.harness_start(
-                    self.handle, total, context, int(unlimited), address_bytes, small_bytes
-                )
+                library.harness_start(self.handle, total, context, int(unlimited), address_bytes, small_bytes)
             )
 
     def close(self) -> None:
@@ -150,6 +148,7 @@ def _prototypes(library: Any) -> None:
         "events_json": (text, [handle]),
         "workspace_bytes": (i64, [integer, text]),
         "lt_workspace_bytes": (i64, [text]),
+        "stress_threads": (None, [handle, integer, i64]),
         "nanoseconds_per_pair": (ctypes.c_double, [i64, integer]),
     }
     for name, (result, arguments) in table.items():
@@ -166,7 +165,7 @@ def allocator_library(tmp_path_factory: pytest.TempPathFactory) -> Any:
     output = tmp_path_factory.mktemp("allocator") / "liballocator.so"
     source = MEMORY_SOURCES / "testing_c_api.cpp"
     # Warnings are errors here because this is the only place that compiles these headers alone.
-    flags = ["-std=c++20", "-O1", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared"]
+    flags = ["-std=c++20", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread", "-fPIC", "-shared"]
     subprocess.run([compiler, *flags, str(source), "-o", str(output)], check=True)
     library = ctypes.CDLL(str(output))
     _prototypes(library)

@@ -47,12 +47,22 @@ PIECES = {
 
 def _random_texts(count: int) -> list[str]:
     chooser = random.Random(20)
-    texts = ["", ",", "a", "a,b", "max_split_size_mb=200", "max_split_size_mb:100;foo:1", "max_split_size_mb:200,"]
+    texts = [
+        "",
+        ",",
+        "a",
+        "a,b",
+        "max_split_size_mb=200",
+        "max_split_size_mb:100;foo:1",
+        "max_split_size_mb:200,",
+    ]
     for _ in range(count):
         parts = []
         for _ in range(chooser.choice((1, 1, 2, 3))):
             key = chooser.choice(sorted(PIECES))
-            parts.append(key + chooser.choice((":", ":", ":", ":", " : ", "", "::")) + chooser.choice(PIECES[key]))
+            parts.append(
+                key + chooser.choice((":", ":", ":", ":", " : ", "", "::")) + chooser.choice(PIECES[key])
+            )
         texts.append(chooser.choice((",", ",", ",", ";", " ")).join(parts))
     return texts
 
@@ -60,7 +70,11 @@ def _random_texts(count: int) -> list[str]:
 def test_common_options_fail_as_in_torch(new_allocator: New, allocator_error: Any) -> None:
     texts = _random_texts(500)
     run = subprocess.run(
-        [sys.executable, "-c", TORCH_SIDE], input=json.dumps(texts), capture_output=True, text=True, check=True
+        [sys.executable, "-c", TORCH_SIDE],
+        input=json.dumps(texts),
+        capture_output=True,
+        text=True,
+        check=True,
     )
     ours = new_allocator(start=False)
     disagreements = []
@@ -79,14 +93,22 @@ def test_common_options_fail_as_in_torch(new_allocator: New, allocator_error: An
 @pytest.mark.parametrize(
     ("text", "kind", "message"),
     [
-        ("no_such_option:1", "ValueError", "Unrecognized key 'no_such_option' in Accelerator allocator config."),
+        (
+            "no_such_option:1",
+            "ValueError",
+            "Unrecognized key 'no_such_option' in Accelerator allocator config.",
+        ),
         ("backend:fancy", "ValueError", "Unknown allocator backend, options are native and cudaMallocAsync"),
         (
             "per_process_memory_fraction:1.5",
             "ValueError",
             "per_process_memory_fraction is invalid, set it in [0.0, 1.0]",
         ),
-        ("pinned_num_register_threads:3", "ValueError", "Number of register threads has to be power of 2, got 3"),
+        (
+            "pinned_num_register_threads:3",
+            "ValueError",
+            "Number of register threads has to be power of 2, got 3",
+        ),
         (
             "pinned_num_register_threads:256",
             "ValueError",

@@ -168,7 +168,8 @@ def test_an_expandable_segment_grows_in_place(new_allocator: New) -> None:
     starts = [allocator.address(block) for block in blocks]
     assert starts == [starts[0], starts[0] + 15 * MIB, starts[0] + 45 * MIB]
     (segment,) = allocator.snapshot()
-    assert segment["expandable"] and segment["total"] == 60 * MIB  # pages of 20 MiB
+    assert segment["expandable"]
+    assert segment["total"] == 60 * MIB  # pages of 20 MiB
     assert allocator.statistics["num_device_alloc"] == 2  # 20 and 40 MiB
     assert allocator.current("segment") == 0  # PyTorch counts cudaMalloc'ed segments only
     assert allocator.current("inactive_split") == 0
