@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -119,8 +120,8 @@ class RankWriter:
             assumptions: one JSON object for each unknown value that the script read.
 
         Raises:
-            ValueError: the tables do not have all that was appended with them, or an iteration
-                ends beyond the last operation.
+            ValueError: the tables do not have all that was appended with them, or iteration ends are
+                not ascending ids of operations.
         """
         self._check_tables(tables)
         self._memory.close()
@@ -168,10 +169,11 @@ class RankWriter:
         for name, needed in self._needed.items():
             if len(getattr(tables, name)) < needed:
                 raise ValueError(f"tables.{name} lacks entries that operations refer to ({needed} needed)")
-        if tables.iteration_ends and tables.iteration_ends[-1] >= self._operation_count:
-            raise ValueError(
-                f"an iteration ends at {tables.iteration_ends[-1]}, beyond {self._operation_count} operations"
-            )
+        ends = tables.iteration_ends
+        if any(later <= earlier for earlier, later in pairwise(ends)) or (ends and ends[0] < 0):
+            raise ValueError(f"iteration_ends must be ascending operation ids, not {ends[:8]}")
+        if ends and ends[-1] >= self._operation_count:
+            raise ValueError(f"an iteration ends at {ends[-1]}, beyond {self._operation_count} operations")
 
     def _check(
         self, operations: Operations, operators: int, metadata: int, modules: int, source_lines: int
