@@ -12,10 +12,9 @@ import heapq
 import math
 from collections.abc import Sequence
 
-from maya.errors import MayaError
 from maya.simulator.engine.deadlock import describe_deadlock
 from maya.simulator.engine.host_lane import run_lane
-from maya.simulator.engine.rendezvous import Meeting, Participant, Rendezvous
+from maya.simulator.engine.rendezvous import Meeting
 from maya.simulator.engine.sharing import slowdowns
 from maya.simulator.engine.state import (
     CopyEngine,
@@ -27,6 +26,7 @@ from maya.simulator.engine.state import (
     Stream,
     TransferGroup,
 )
+from maya.simulator.engine.transfers import Transfers
 from maya.simulator.network import NetworkModel
 from maya.simulator.program import Engine, Program
 from maya.simulator.schedule import Schedule
@@ -48,8 +48,9 @@ def run_general(
 
 class _Loop:
     def __init__(self, programs: Sequence[Program], network: NetworkModel | None, settings: Settings) -> None:
-        self.network = network
         self.settings = settings
+        self.transfers = Transfers(network, {program.source.rank for program in programs}, settings)
+        self.shares_links = self.transfers.network_shares_links
         self.now = 0
         self.heap: list[tuple[int, int, Job | Stream]] = []
         self.pushed = 0  # breaks ties in the heap, so that jobs are never compared
@@ -57,9 +58,6 @@ class _Loop:
         self.resumed: list[Lane] = []
         self.dirty_devices: list[Device] = []
         self.dirty_engines: list[CopyEngine] = []
-        self.meetings: dict[int, Meeting] = {}  # running transfers by id
-        self.rendezvous = Rendezvous({program.source.rank for program in programs}, settings)
-        self.shares_links = network is not None and network.shares_links
         self.lanes = [self._make_lane(program) for program in programs]
         self.resumed.extend(self.lanes)
 
@@ -78,9 +76,7 @@ class _Loop:
         while True:
             self._settle()
             self._drop_stale()
-            upcoming = self.network.next_event_ns() if self.meetings and self.network else None
-            if upcoming is not None and upcoming < self.now:
-                raise ValueError(f"the network model went back in time: {upcoming} ns at {self.now} ns")
+            upcoming = self.transfers.next_event_ns(self.now)
             if heap and (upcoming is None or heap[0][0] <= upcoming):
                 self.now = now = heap[0][0]
             elif upcoming is not None:
@@ -95,9 +91,9 @@ class _Loop:
                     self._complete(happened)
                 elif type(happened) is Job and happened.event_ns == now:
                     self._at_end(happened)
-            if upcoming == now and self.network is not None:
-                for transfer in self.network.advance(now):
-                    self._finish_transfer(transfer)
+            if upcoming == now:
+                for meeting in self.transfers.finished(now):
+                    self._finish(meeting)
         if any(not lane.finished for lane in self.lanes) or any(
             not stream.parked for lane in self.lanes for stream in lane.streams
         ):
@@ -107,11 +103,7 @@ class _Loop:
         ]
 
     def _drop_stale(self) -> None:
-        """Take events off the heap's top that no longer mean an end.
-
-        A job that was slowed keeps its old event, which is moved on when its time comes; one that was
-        sped up has a new, earlier event and the old one is void.
-        """
+        """Take events off the heap's top that mean no end: a slowed job's early one is moved on."""
         heap = self.heap
         while heap:
             time_ns, _, what = heap[0]
@@ -138,7 +130,7 @@ class _Loop:
                 heads = ready[:]
                 ready.clear()
                 if len(heads) > 1:
-                    heads.sort(key=lambda stream: (stream.lane.rank, _head(stream)))
+                    heads.sort(key=lambda stream: (stream.lane.rank, stream.head_operation()))
                 for stream in heads:
                     self._advance(stream)
             elif self.dirty_engines:
@@ -193,7 +185,8 @@ class _Loop:
                 assert type(payload) is TransferGroup
                 self._pop(stream)
                 stream.blocked_on = payload
-                self._meet(stream, operation, payload)
+                for meeting in self.transfers.arrive(stream, operation, payload, now):
+                    self._start(meeting)
                 return
             stream.done_ns = now
         stream.parked = True
@@ -277,7 +270,7 @@ class _Loop:
             job.updated_ns = now
             job.slowdown = factor
             if job.meeting is not None:
-                self._set_speed(job.meeting)
+                self.transfers.set_speed(job.meeting, now)
                 continue
             job.end_ns = now + math.ceil(job.remaining_ns * factor - _ROUNDING_NS)
             if job.event_ns < 0 or job.end_ns < job.event_ns:
@@ -291,40 +284,14 @@ class _Loop:
         self.pushed += 1
         heapq.heappush(self.heap, (time_ns, self.pushed, what))
 
-    def _meet(self, stream: Stream, operation: int, group: TransferGroup) -> None:
-        """A stream has reached a communication: start it if it was the last member to arrive."""
-        program = stream.lane.program
-        if self.network is None:
-            raise MayaError(
-                f"rank {stream.lane.rank}: {program.source.operation_name(operation)} communicates with "
-                "other ranks, but no network model was given",
-                hint="pass network= to simulate",
-            )
-        for item in group.items:
-            job = Job(stream, item)
-            group.jobs.append(job)
-            participant = Participant(stream.lane.rank, int(program.item_operation[item]), job, group)
-            meeting = self.rendezvous.arrive(participant)
-            if meeting.transfer is None:
-                continue
-            self.meetings[meeting.transfer.id] = meeting
-            self.network.begin(meeting.transfer, self.now)
-            for member in meeting.arrived.values():
-                member.job.stream.lane.item_start_ns[member.job.item] = self.now
-                self._occupy(member.job)
+    def _start(self, meeting: Meeting) -> None:
+        """A communication's last member has arrived."""
+        for member in meeting.arrived.values():
+            member.job.stream.lane.item_start_ns[member.job.item] = self.now
+            self._occupy(member.job)
 
-    def _set_speed(self, meeting: Meeting) -> None:
-        """A transfer is as fast as its most disturbed member."""
-        assert meeting.transfer is not None
-        assert self.network is not None
-        slowest = max(member.job.slowdown for member in meeting.arrived.values())
-        speed = 1.0 / max(slowest, 1.0)
-        if speed != meeting.speed:
-            meeting.speed = speed
-            self.network.set_speed(meeting.transfer.id, speed, self.now)
-
-    def _finish_transfer(self, transfer: int) -> None:
-        for member in self.meetings.pop(transfer).arrived.values():
+    def _finish(self, meeting: Meeting) -> None:
+        for member in meeting.arrived.values():
             self._release(member.job)
             stream = member.job.stream
             stream.lane.item_end_ns[member.job.item] = self.now
@@ -332,8 +299,3 @@ class _Loop:
             if member.group.pending == 0:
                 self._fire(member.group.signal)
                 self._free(stream)
-
-
-def _head(stream: Stream) -> int:
-    """The operation a stream will take up next."""
-    return stream.queue[0][2] if stream.queue else -1

@@ -135,6 +135,10 @@ class Stream:
         self.slot_waiter: Lane | None = None
         self.drain_waiter: Lane | None = None
 
+    def head_operation(self) -> int:
+        """The operation this stream will take up next; -1: none."""
+        return self.queue[0][2] if self.queue else -1
+
 
 class Lane:
     """The host thread of one rank, as a coroutine that yields where it blocks."""
