@@ -125,7 +125,7 @@ class NaiveModel:
         return sorted([(a, s, u) for a, s, u in segment["blocks"]] for segment in self.segments)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(steps=STEPS, capacity=st.sampled_from([64, 300, 100_000]))
 def test_decisions_equal_the_naive_model(
     allocator_library: Any,
@@ -221,7 +221,7 @@ def check_invariants(allocator: Any, capacity: int) -> None:
     assert allocator.call("allocator_free_bytes") == capacity - totals["reserved"] >= 0
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(steps=STREAM_STEPS, text=SETTINGS, capacity=st.sampled_from([100, 400, 100_000]))
 def test_invariants_hold_whatever_happens(
     allocator_library: Any,
