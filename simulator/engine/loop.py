@@ -118,10 +118,8 @@ class _Loop:
         ready, resumed = self.ready, self.resumed
         while True:
             if resumed:
-                going = resumed[:]
+                going = sorted(resumed, key=lambda lane: lane.rank)
                 resumed.clear()
-                if len(going) > 1:
-                    going.sort(key=lambda lane: lane.rank)
                 for lane in going:
                     lane.resumed_ns = self.now
                     lane.blocked_on = None
@@ -230,10 +228,10 @@ class _Loop:
 
     def _complete(self, job: Job) -> None:
         """A kernel or copy has done its work."""
-        if job.stream.blocked_on is not job:
+        stream = job.stream
+        if stream.blocked_on is not job:
             return  # a second event for the same end, left over from re-timing
         self._release(job)
-        stream = job.stream
         stream.lane.item_end_ns[job.item] = self.now
         if job.engine != _SM:
             engine = stream.device.copy_engines[Engine(job.engine)]
