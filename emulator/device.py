@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -65,15 +66,23 @@ def install_device(settings: DeviceSettings) -> ModuleType:
     native.register_operators([name for name in operators_of_build() if name not in direct])
     register_missing_shapes()
     install_torch_cuda(native, gpu, settings.visible_gpus, driver)
-    for path in (Path(torch.__file__).parent, Path(__file__).parent.parent):
-        native.add_non_user_prefix(f"{path}/")
+    for folder in _not_the_users():
+        native.add_non_user_prefix(f"{folder}/")
     return native
+
+
+def _not_the_users() -> list[Path]:
+    """Folders whose code is torch's or ours. In a checkout our rooms lie beside the user's examples."""
+    names = ("torch", "maya", "maya.emulator", "maya.kernel_models", "maya.traces")
+    found = [importlib.util.find_spec(name) for name in names]
+    return [Path(spec.origin).parent for spec in found if spec is not None and spec.origin is not None]
 
 
 def _built_cudnn() -> int:
     import torch
 
-    return int(torch._C._cudnn.getCompileVersion()[0] * 10000 + torch._C._cudnn.getCompileVersion()[1] * 100 + torch._C._cudnn.getCompileVersion()[2])
+    major, minor, patch = torch._C._cudnn.getCompileVersion()
+    return int(major * 10000 + minor * 100 + patch)
 
 
 def _built_cuda() -> int:
