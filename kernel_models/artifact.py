@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.resources import files
@@ -12,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from maya.errors import MayaError
+from maya.kernel_models.card import read_card
 from maya.kernel_models.columns import Floats
 
 SCHEMA_VERSION = 1
@@ -57,24 +57,19 @@ def load_efficiencies(path: Path | None = None) -> Efficiencies:
     """Read a card; by default the one that ships with Maya.
 
     Raises:
-        MayaError: the file is missing, not JSON, or of another schema version.
+        MayaError: the file is missing, damaged, or of another schema version.
     """
     source = path if path is not None else files("maya.kernel_models") / "artifacts" / FILE_NAME
-    try:
-        card = json.loads(source.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise MayaError(
-            f"no kernel efficiencies at {source}",
-            hint="reinstall Maya, or make them with python -m maya.kernel_models.fit --data DIR",
-        ) from None
-    except json.JSONDecodeError as error:
-        raise MayaError(f"{source} is not JSON: {error}", hint="restore it from the repository") from error
+    card = read_card(source)
     if card.get("schema_version") != SCHEMA_VERSION:
         raise MayaError(
             f"{source} has schema version {card.get('schema_version')}, this Maya reads {SCHEMA_VERSION}",
             hint="refit with python -m maya.kernel_models.fit --data DIR",
         )
-    fits = [_fit(entry) for entry in card["fits"]]
+    try:
+        fits = [_fit(entry) for entry in card["fits"]]
+    except (KeyError, TypeError, ValueError) as error:
+        raise MayaError(f"{source} is damaged: {error!r}", hint="restore it from the repository") from error
     return Efficiencies({(fit.family, fit.math, fit.generation): fit for fit in fits})
 
 

@@ -1,44 +1,116 @@
 """Host time before each operation: Python and dispatch, by class of operation.
 
-Defaults for the reference host; to be replaced by the fitted card.
+A plain forward operator's cost and the ratios of views, copies and backward nodes to it are fitted
+(`maya.kernel_models.fit`, card `artifacts/host.json`): the scale from NeuSight's event-timed H100
+labels, the ratios from Kineto traces of six hosts. What no public data separates is assumed below.
+Everything is multiplied by `HostSpec.dispatch_scale`.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
 import numpy as np
 from numpy.typing import NDArray
 
+from maya.errors import MayaError
 from maya.hardware import HostSpec
+from maya.kernel_models.card import read_card
 from maya.traces.operations import Kind, Operations, Phase
 from maya.traces.tables import Tables
 
-PLAIN_NS = 6_000
-AUTOGRAD_NODE_NS = 2_500
-BACKWARD_NS = 7_000
-VIEW_NS = 1_500
-MEMCPY_NS = 9_000
-SYNC_NS = 2_000
-FOREACH_NS = 25_000
+HOST_CARD = "host.json"
+
+AUTOGRAD_NODE_NS = 1_500
+"""Assumed: building a node and its saved tensors in C++ (two allocations, edges to the inputs)."""
+MODULE_CALL_NS = 2_500
+"""Assumed: `nn.Module.__call__` with its attribute look-ups, when an operation's module differs from the
+previous one's."""
+PER_TENSOR_NS = 150
+"""Assumed: each tensor of a multi-tensor call is checked, its pointer packed and, out of place, an output
+made."""
+MULTI_TENSOR_NS = 12_000
+"""Assumed: Python's grouping of lists by device and dtype, shared by the calls of an optimizer step."""
+SYNC_CALL_NS = 1_500
+"""Assumed: an event record or wait, or entering a synchronisation; the wait itself is the simulator's."""
+COMMUNICATION_NS = 15_000
+"""Assumed: c10d's bookkeeping and NCCL's enqueue of one collective."""
+
+SYNC_KINDS = (
+    Kind.EVENT_RECORD,
+    Kind.STREAM_WAIT,
+    Kind.EVENT_SYNC,
+    Kind.STREAM_SYNC,
+    Kind.DEVICE_SYNC,
+    Kind.WAIT,
+)
+COMMUNICATION_KINDS = (Kind.COLLECTIVE, Kind.SEND, Kind.RECV)
+
+
+@dataclass(frozen=True)
+class HostCosts:
+    """Nanoseconds on the reference host: a plain forward operator, a backward one, a copy, a view."""
+
+    plain_ns: float
+    backward_ns: float
+    copy_ns: float
+    view_ns: float
+
+
+@cache
+def reference_costs() -> HostCosts:
+    """What the shipped card says.
+
+    Raises:
+        MayaError: the card is missing or damaged.
+    """
+    card = read_card(files("maya.kernel_models") / "artifacts" / HOST_CARD)
+    try:
+        plain, ratios = float(card["plain_ns"]), card["ratios"]
+        return HostCosts(plain, *(plain * float(ratios[kind]) for kind in ("backward", "copy", "view")))
+    except (KeyError, TypeError, ValueError) as error:
+        raise MayaError(f"{HOST_CARD} is damaged: {error!r}", hint="reinstall Maya") from error
 
 
 def host_gaps(operations: Operations, tables: Tables, host: HostSpec) -> NDArray[np.int64]:
-    """[n] host nanoseconds before each operation is issued; 0 for markers."""
+    """[n] host nanoseconds (Python and dispatch) before each operation is issued; 0 for markers.
+
+    Args:
+        operations: n operations in issue order.
+        tables: what they index into.
+        host: the machine; `dispatch_scale` 1.0 is the reference.
+    """
     rows = operations.rows
+    costs = reference_costs()
     kind, phase = rows["kind"], rows["phase"]
-    gap = np.full(len(rows), PLAIN_NS, dtype=np.float64)
-    heavy = np.asarray(
-        [name.startswith(("aten::_foreach", "aten::_fused_")) for name in tables.operators] or [False]
-    )
-    gap[phase == Phase.BACKWARD] = BACKWARD_NS
-    gap[heavy[rows["operator"]]] = FOREACH_NS
-    gap[(kind == Kind.MEMCPY)] = MEMCPY_NS
-    gap[kind == Kind.HOST] = VIEW_NS
-    gap[
-        np.isin(
-            kind, (Kind.EVENT_RECORD, Kind.STREAM_WAIT, Kind.EVENT_SYNC, Kind.STREAM_SYNC, Kind.DEVICE_SYNC)
-        )
-    ] = SYNC_NS
+    many = np.asarray([_takes_lists(name) for name in tables.operators] or [False])[rows["operator"]]
+    gap = np.full(len(rows), costs.plain_ns)
+    gap[(phase == Phase.BACKWARD)] = costs.backward_ns
+    gap[(kind == Kind.MEMCPY) | (kind == Kind.MEMSET)] = costs.copy_ns
+    gap[kind == Kind.HOST] = costs.view_ns
+    gap[np.isin(kind, SYNC_KINDS)] = SYNC_CALL_NS
+    gap[np.isin(kind, COMMUNICATION_KINDS)] = COMMUNICATION_NS
+    gap += np.where(many, MULTI_TENSOR_NS + PER_TENSOR_NS * rows["tensor_count"].astype(np.float64), 0.0)
     gap += AUTOGRAD_NODE_NS * (rows["wraps_autograd"] == 1)
+    gap += MODULE_CALL_NS * _enters_module(operations)
     gap[kind == Kind.MARKER] = 0
     result: NDArray[np.int64] = np.rint(gap * host.dispatch_scale).astype(np.int64)
+    return result
+
+
+def _takes_lists(operator: str) -> bool:
+    name = operator.removeprefix("aten::")
+    return name.startswith(("_foreach_", "_fused_adam", "_fused_sgd", "_fused_adagrad", "_amp_foreach"))
+
+
+def _enters_module(operations: Operations) -> NDArray[np.bool_]:
+    """[n] whether Python called another module before this operation; never in backward."""
+    rows = operations.rows
+    outside = ~np.isin(rows["phase"], (Phase.FORWARD, Phase.RECOMPUTE)) | (rows["kind"] == Kind.MARKER)
+    changed = np.zeros(len(rows), dtype=bool)
+    if len(rows) > 1:
+        changed[1:] = rows["module"][1:] != rows["module"][:-1]
+    result: NDArray[np.bool_] = changed & ~outside & (rows["module"] >= 0)
     return result

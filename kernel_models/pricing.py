@@ -54,12 +54,21 @@ class Prices:
     link_share: NDArray[np.float32]
 
 
+BEFORE_AMPERE = frozenset(("pascal", "volta", "turing"))
+
+
+def fitted_math(math: str, generation: str) -> str:
+    """The arithmetic under which a fit is filed: from Ampere on fp16 and bf16 run the same pipelines."""
+    return "bf16" if math == "fp16" and generation not in BEFORE_AMPERE else math
+
+
 def find_fit(efficiencies: Efficiencies, family: str, math: str, generation: str) -> tuple[Fit | None, bool]:
     """The closest fit and whether it is of this very arithmetic and generation.
 
     Order: same arithmetic and generation; same arithmetic of the nearest generation (the newer of
     two as near); then related arithmetic likewise.
     """
+    math = fitted_math(math, generation)
     exact = efficiencies.fits.get((family, math, generation))
     if exact is not None:
         return exact, True

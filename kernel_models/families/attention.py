@@ -1,7 +1,7 @@
 """Fused attention, forward and backward, of the flash, memory-efficient and cuDNN backends.
 
 The kernel's `shape` is (b, h, h_kv, s_q, s_kv, d, d_v, causal, backend) with backend 0 flash,
-1 efficient, 2 cuDNN. A causal kernel skips the masked blocks: its flops count the lower triangle
+1 cuDNN, 2 efficient. A causal kernel skips the masked blocks: its flops count the lower triangle
 (aligned to the bottom right) only. Backward does five products where forward does two
 (Dao 2023, FlashAttention-2, section 3.1), plus a row-sum pass before and, in flash, a conversion
 of the float32 dQ accumulator after.
@@ -24,7 +24,7 @@ from maya.traces.tables import OperatorMetadata, TensorMetadata
 
 QUERY_BLOCK = 128
 """Rows of queries a thread block takes (flash: 64..128)."""
-BACKENDS = ("flash", "efficient", "cudnn")
+BACKENDS = ("flash", "cudnn", "efficient")
 
 
 @dataclass(frozen=True)

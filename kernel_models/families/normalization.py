@@ -68,7 +68,7 @@ def expand_layer_norm_backward(name: str, metadata: OperatorMetadata) -> list[Ke
     if any(wanted[1:]):
         works.append(
             _work(
-                "norm_weight_gradient",
+                "norm_backward",
                 f"{name} weight and bias {label}",
                 rows,
                 columns,
@@ -164,7 +164,7 @@ def expand_group_norm_backward(name: str, metadata: OperatorMetadata) -> list[Ke
     size = tensor_bytes(tensor)
     label = f"{tensor.dtype} {'x'.join(map(str, tensor.shape))}"
     return [
-        _work("norm_weight_gradient", f"{name} sums {label}", rows, columns, 2 * size, tensor.numel, 4),
+        _work("norm_backward", f"{name} sums {label}", rows, columns, 2 * size, tensor.numel, 4),
         _work("norm_backward", f"{name} input {label}", rows, columns, 3 * size, tensor.numel, 8),
     ]
 

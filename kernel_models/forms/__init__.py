@@ -45,7 +45,6 @@ DEFAULTS: dict[str, dict[str, float]] = {
     "batch_norm": {"hbm": 0.75, "floor_ns": 3_500.0},
     "batch_norm_backward": {"hbm": 0.75, "floor_ns": 4_000.0},
     "norm_backward": {"hbm": 0.6},
-    "norm_weight_gradient": {"hbm": 0.45, "floor_ns": 3_500.0},
     "spatial": {"hbm": 0.6, "compute": 0.3},
     "memcpy": {"hbm": 0.85, "floor_ns": 1_500.0},
     "memset": {"hbm": 0.9, "floor_ns": 1_500.0},
@@ -54,12 +53,13 @@ DEFAULTS: dict[str, dict[str, float]] = {
     "distance": {"compute": 0.3},
     "sparse": {"hbm": 0.3, "floor_ns": 15_000.0},
     "unknown": {"hbm": 0.4, "floor_ns": 3_000.0},
-    "memcpy_pageable": {"efficiency": 0.35, "floor_ns": 8_000.0},
+    "memcpy_pageable": {"efficiency": 0.3, "floor_ns": 2_000.0},
     "memcpy_p2p": {"efficiency": 0.8, "floor_ns": 4_000.0},
 }
 """Departures from a form's own defaults for families without measurements (or before fitting)."""
 
 ROOFLINE_INTERVAL: dict[str, tuple[float, float]] = {
+    "memcpy_pageable": (0.3, 3.0),
     "solver": (0.2, 5.0),
     "unknown": (0.25, 6.0),
     "sparse": (0.25, 5.0),

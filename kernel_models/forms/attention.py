@@ -22,9 +22,9 @@ def time_ns(p: Mapping[str, float], work: WorkColumns, device: DeviceColumns) ->
     loop = np.where(causal > 0, keys / 2.0, keys)
     rate = p["efficiency"] * head / (head + p["head_half"]) * loop / (loop + p["keys_half"])
     rate = rate * np.where(causal > 0, p["causal"], 1.0)
-    rate = rate * np.where(backend == 1, p["efficient"], 1.0)
-    # Rows of queries are padded to the block; few blocks leave SMs idle.
-    padded = np.ceil(queries / p["rows"]) * p["rows"] / queries
+    rate = rate * np.where(backend == 2, p["efficient"], np.where(backend == 1, p["cudnn"], 1.0))
+    # Head sizes are padded to multiples of 32, query rows to a block; few blocks leave SMs idle.
+    padded = np.ceil(head / 32.0) * 32.0 / head * (queries + p["queries_half"]) / queries
     waves = np.maximum(work.blocks / device.sm_count, 1e-9)
     quantised = np.where(waves < 1.0, 1.0, waves + p["quantisation"] * (np.ceil(waves) - waves))
     idle = quantised / waves
@@ -35,11 +35,11 @@ def time_ns(p: Mapping[str, float], work: WorkColumns, device: DeviceColumns) ->
 
 
 def drivers(work: WorkColumns) -> Floats:
-    """[k, 4]: logs of batch x heads, queries, keys, head size."""
+    """[k, 5]: logs of batch x heads, queries, keys, head size, and the backend: never measured, never inside."""
     sizes = np.stack(
         [work.shape[:, 0] * work.shape[:, 1], work.shape[:, 3], work.shape[:, 4], work.shape[:, 5]], axis=1
     )
-    result: Floats = np.log(np.maximum(sizes, 1.0))
+    result: Floats = np.concatenate([np.log(np.maximum(sizes, 1.0)), work.shape[:, 8:9]], axis=1)
     return result
 
 
@@ -51,8 +51,9 @@ ATTENTION = Form(
         Parameter("head_half", 10.0, 0.1, 400.0),
         Parameter("keys_half", 150.0, 1.0, 4_000.0),
         Parameter("causal", 0.9, 0.3, 1.1),
+        Parameter("cudnn", 1.0, 0.5, 3.0),
         Parameter("efficient", 0.7, 0.2, 1.0),
-        Parameter("rows", 64.0, 16.0, 256.0),
+        Parameter("queries_half", 16.0, 0.5, 256.0),
         Parameter("quantisation", 0.5, 0.01, 1.0),
         Parameter("hbm", 0.7, 0.05, 1.0),
     ),

@@ -35,7 +35,6 @@ TILES = np.array(
 """Output tiles of cuBLAS's kernels, rows by columns."""
 SPLITS = np.array([1, 2, 4, 8, 16], dtype=np.float64)
 """How many blocks may share one tile's k."""
-SPLIT_KINDS = 1.0
 
 
 def time_ns(p: Mapping[str, float], work: WorkColumns, device: DeviceColumns) -> Floats:
@@ -44,9 +43,9 @@ def time_ns(p: Mapping[str, float], work: WorkColumns, device: DeviceColumns) ->
     factor = np.maximum(work.flops[:, None] / (2.0 * batch * m * n * k), 1.0)
     columns = [
         np.broadcast_to(np.asarray(value, dtype=np.float64), work.flops.shape)[:, None]
-        for value in (device.bandwidth, device.l2_bandwidth, device.sm_count, work.peak)
+        for value in (device.bandwidth, device.l2_bandwidth, device.l2_bytes, device.sm_count, work.peak)
     ]
-    bandwidth, l2_bandwidth, sm_count, peak = columns
+    bandwidth, l2_bandwidth, l2_bytes, sm_count, peak = columns
     rows, cols = np.repeat(TILES[:, 0], len(SPLITS))[None], np.repeat(TILES[:, 1], len(SPLITS))[None]
     split = np.tile(SPLITS, len(TILES))[None]
     item = _item_bytes(work)[:, None]
@@ -62,8 +61,10 @@ def time_ns(p: Mapping[str, float], work: WorkColumns, device: DeviceColumns) ->
     arithmetic = quantised * 2.0 * factor * rows * cols * slice_k / rate
     shared_traffic = tiles * (rows + cols) * slice_k * item / (l2_bandwidth * p["l2"])
     partial = np.where(split > 1, batch * m * n * split * 8.0, 0.0) / (l2_bandwidth * p["l2"])
-    memory = work.moved_bytes[:, None] / (bandwidth * p["hbm"])
-    body = smooth_maximum(arithmetic, shared_traffic, np.broadcast_to(memory, arithmetic.shape))
+    moved = work.moved_bytes[:, None]
+    resident = 1.0 / (1.0 + (moved / np.maximum(p["resident"] * l2_bytes, 1.0)) ** 4)
+    memory = moved * ((1.0 - resident) / (bandwidth * p["hbm"]) + resident / (l2_bandwidth * p["l2_read"]))
+    body = smooth_maximum(arithmetic, shared_traffic, memory)
     extra = np.where(split > 1, p["split_ns"], 0.0)
     body = (1e9 * (body + partial) + extra).min(axis=1)
     along_k = work.shape[:, 4] + 2.0 * work.shape[:, 5]
@@ -94,12 +95,14 @@ GEMM = Form(
     "gemm",
     (
         Parameter("floor_ns", 2_500.0, 500.0, 20_000.0),
-        Parameter("efficiency", 0.85, 0.05, 1.0),
+        Parameter("efficiency", 0.85, 0.05, 1.6),
         Parameter("intensity_half", 8.0, 0.1, 200.0),
         Parameter("k_half", 64.0, 1.0, 2_000.0),
         Parameter("quantisation", 0.7, 0.01, 1.0),
         Parameter("hbm", 0.8, 0.05, 1.0),
         Parameter("l2", 0.8, 0.05, 8.0),
+        Parameter("l2_read", 0.6, 0.05, 1.5),
+        Parameter("resident", 0.5, 0.001, 2.0),
         Parameter("split_ns", 1_500.0, 10.0, 20_000.0),
         Parameter("layout_nn", 1.0, 0.8, 2.0),
         Parameter("layout_nt", 1.0, 0.8, 2.0),
