@@ -112,11 +112,12 @@ def run(options: argparse.Namespace) -> int:
     elif not options.quiet and result.run_dir is not None:
         from maya.pipeline.derived_files import TIMELINE_NAME
         from maya.reports.console import Console
+        from maya.reports.prediction import OK
         from maya.reports.report import Report
         from maya.reports.text import print_summary
 
         print_summary(Report(result.prediction, None, result.run_dir))
-        if (result.run_dir / TIMELINE_NAME).exists():
+        if result.prediction.verdict == OK:
             timeline = result.run_dir / TIMELINE_NAME
             Console(options.verbose).note(f"next: open {timeline} at https://ui.perfetto.dev")
     return result.exit_code

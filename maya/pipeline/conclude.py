@@ -117,7 +117,7 @@ def _without_outcome(
 ) -> JobResult:
     """The script's process did not live to tell: no whole trace, so no run folder."""
     where = innermost_user_frame(end.where)
-    at = f" {where}" if where else ""
+    at = "" if not where else f" {where}" if where.startswith("at ") else f", {where}"
     hint = ""
     if end.timed_out:
         cause = f"timed out after {request.timeout_s:g} s{at}"

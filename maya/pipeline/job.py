@@ -42,6 +42,7 @@ def run_job(request: RunRequest, console: Console | None = None) -> JobResult:
             meanwhile=[_importer(name) for name in WARM_MODULES],
             on_wait=lambda _: console.progress(label),
         )
+        console.detail("the script's process has ended")
         from maya.pipeline.conclude import conclude
 
         return conclude(request, gpu, folder, end, console)

@@ -25,9 +25,12 @@ ENDING = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
 PATIENCE_S = 10.0
 """How long a script may take to end after SIGTERM or SIGHUP; after Ctrl-C it has all the time it
 wants, and a second Ctrl-C ends it."""
+STARTUP_LIMIT_S = 900.0
+"""How long importing torch and, the first time, compiling the backend may take beyond the timeout."""
 STACKS_WAIT_S = 1.0
 """How long a process that timed out may take to write where it is."""
 TICK_S = 0.5
+NEVER = float("inf")
 
 
 @dataclass(frozen=True)
@@ -68,7 +71,8 @@ def supervise(
         spec: the rank's specification (JSON), handed to the process by name.
         run_dir: the partial run folder.
         rank: global rank.
-        timeout_s: end it after this long; None waits forever.
+        timeout_s: end it when the script has run this long; None waits forever. The script's time
+            starts with its trace file, so that compiling the backend does not count.
         stdout_to_stderr: what the script prints on stdout goes to stderr.
         meanwhile: short pieces of work to do while the process starts up.
         on_wait: called about twice a second with the seconds since the start.
@@ -124,8 +128,10 @@ class _Watch:
         self._pid = pid
         self._watched = watched
         self._began_s = began_s
-        self._deadline_s = float("inf") if timeout_s is None else began_s + timeout_s
-        self._give_up_s = float("inf")
+        self._timeout_s = timeout_s
+        self._script_began = False
+        self._deadline_s = NEVER if timeout_s is None else began_s + STARTUP_LIMIT_S + timeout_s
+        self._give_up_s = NEVER
         self._run_dir = run_dir
         self._rank = rank
         self._on_wait = on_wait
@@ -141,6 +147,7 @@ class _Watch:
                 self._handle(signal.sigtimedwait(self._watched, 0))
                 continue
             now_s = time.monotonic()
+            self._look_for_the_script(now_s)
             if now_s >= self._deadline_s:
                 self._where = self._ask_where()
                 self._timed_out = True
@@ -172,6 +179,14 @@ class _Watch:
         if self._status is None:
             os.kill(self._pid, signal.SIGKILL)
             self._status = os.waitpid(self._pid, 0)[1]
+
+    def _look_for_the_script(self, now_s: float) -> None:
+        """Start the timeout's clock once the rank has opened its trace."""
+        if self._timeout_s is None or self._script_began:
+            return
+        if any(self._run_dir.glob(f"rank-{self._rank}.et*")):
+            self._script_began = True
+            self._deadline_s = now_s + self._timeout_s
 
     def _has_ended(self) -> bool:
         if self._status is None:

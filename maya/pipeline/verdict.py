@@ -77,7 +77,7 @@ def _held(failed: OutOfMemory) -> str:
     if not holders:
         return ""
     shown = [
-        f"{format_bytes(held.bytes)} {held.module or '(no module)'} ({held.phase or 'other'})"
+        f"{format_bytes(held.bytes)} {held.module or 'outside of modules'} ({held.phase or 'other'})"
         for held in holders[:HELD_SHOWN]
     ]
     rest = sum(held.bytes for held in holders[HELD_SHOWN:])

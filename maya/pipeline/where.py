@@ -15,7 +15,7 @@ _ROOMS = ("emulator", "traces", "kernel_models", "simulator")
 def innermost_user_frame(stacks: str) -> str:
     """`at train.py:42 in forward`: the deepest frame of the main thread in neither Maya nor a library.
 
-    Falls back on the deepest frame of all; "" if there is none.
+    Without such a frame the deepest of all, said to be outside the script; "" if there is none.
 
     Args:
         stacks: `faulthandler`'s text, most recent call first; the main thread comes last.
@@ -24,7 +24,8 @@ def innermost_user_frame(stacks: str) -> str:
     frames = [match.groupdict() for match in map(_FRAME.fullmatch, main_thread.splitlines()) if match]
     users = [frame for frame in frames if not _is_library(frame["file"])]
     for frame in users or frames:
-        return f"at {_shown(frame['file'])}:{frame['line']} in {frame['function']}"
+        outside = "" if users else "outside the script, "
+        return f"{outside}at {_shown(frame['file'])}:{frame['line']} in {frame['function']}"
     return ""
 
 

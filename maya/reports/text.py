@@ -52,7 +52,7 @@ class TextRenderer:
         prediction = report.prediction
         lines = [self._title(prediction)]
         if prediction.cause:
-            lines.extend(self._cause(prediction.cause))
+            lines.append(self._row("cause", _nearer(prediction.cause)))
         if prediction.breakdown is not None:
             lines.extend(self._times(prediction))
         lines.extend(self._memory(prediction))
@@ -72,9 +72,6 @@ class TextRenderer:
         command = " ".join(prediction.command) or "run"
         count = f"{prediction.world_size} x " if prediction.world_size > 1 else ""
         return f"{self._style(_cut(command, WIDTH - 40), _BOLD)} on {count}{prediction.gpu}: {word}"
-
-    def _cause(self, cause: str) -> Iterable[str]:
-        yield self._row("cause", cause)
 
     def _times(self, prediction: Prediction) -> Iterable[str]:
         assert prediction.iteration_time_ms is not None
@@ -192,9 +189,14 @@ def _parts(parts: TimeParts, total_ms: float) -> str:
 def _assumed(read: list[Assumption]) -> str:
     most = max(read, key=lambda entry: entry.count)
     times = sum(entry.count for entry in read)
-    where = f", most at {most.source_line}" if most.source_line else ""
+    where = f", most at {_nearer(most.source_line)}" if most.source_line else ""
     values = "1 made-up value" if len(read) == 1 else f"{len(read)} made-up values"
     return f"{values}, read {times} times by the script{where}"
+
+
+def _nearer(text: str) -> str:
+    """Paths below the working directory without it."""
+    return text.replace(f"{os.getcwd()}{os.sep}", "")
 
 
 def _cut(text: str, width: int) -> str:

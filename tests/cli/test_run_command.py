@@ -198,7 +198,10 @@ def test_a_process_that_dies_is_told_and_leaves_nothing(
 def test_a_timeout_is_told_and_leaves_nothing(
     pretend: Run, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert pretend("time.sleep(60)", "--timeout", "1", "train.py") == 1
+    assert (
+        pretend("(run_dir / 'rank-0.et.rows.partial').touch(); time.sleep(60)", "--timeout", "1", "train.py")
+        == 1
+    )
     assert "timed out after 1 s" in capfd.readouterr().err
     assert sorted(path.name for path in tmp_path.iterdir()) == ["child.py", "train.py"]
 

@@ -19,6 +19,7 @@ from maya.pipeline.where import innermost_user_frame
 
 
 def start(tmp_path: Path, source: str, **options: object) -> ChildEnd:
+    (tmp_path / "rank-0.et.rows.partial").touch()  # the script has begun
     script = tmp_path / "child.py"
     script.write_text(textwrap.dedent(source))
     spec = tmp_path / "spec.json"
@@ -242,3 +243,31 @@ def test_control_c_at_a_terminal_reaches_the_child_once(tmp_path: Path) -> None:
     os.waitpid(pid, 0)
     os.close(terminal)
     assert shown.decode().replace("^C", "").split()[-3:] == ["1", "None", "2"]
+
+
+def test_the_timeout_waits_for_the_script_to_begin(tmp_path: Path) -> None:
+    spec = tmp_path / "spec.json"
+    spec.write_text("{}")
+    program = (sys.executable, "-c", "import time; time.sleep(1.2)")
+    end = supervise(spec, run_dir=tmp_path, program=program, timeout_s=0.3)
+    assert not end.timed_out
+
+
+STACKS = """\
+Thread 0x00007f01 (most recent call first):
+  File "/usr/lib/python3.11/threading.py", line 324 in wait
+  File "{place}/other.py", line 1 in worker
+
+Current thread 0x00007f02 (most recent call first):
+  File "/x/site-packages/torch/nn/modules/linear.py", line 114 in forward
+  File "{place}/train.py", line 42 in forward
+  File "{place}/train.py", line 99 in <module>
+"""
+
+
+def test_where_names_the_scripts_own_innermost_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert innermost_user_frame(STACKS.format(place=tmp_path)) == "at train.py:42 in forward"
+    only_library = '  File "/x/site-packages/torch/a.py", line 3 in f\n'
+    assert innermost_user_frame(only_library).startswith("outside the script, at /x/")
+    assert innermost_user_frame("") == ""
