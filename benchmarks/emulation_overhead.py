@@ -42,7 +42,8 @@ class Block(nn.Module):
         """[batch, tokens, width] → the same."""
         batch, tokens, _ = x.shape
         q, k, v = (
-            part.view(batch, tokens, HEADS, -1).transpose(1, 2) for part in self.qkv(self.norm_1(x)).split(WIDTH, -1)
+            part.view(batch, tokens, HEADS, -1).transpose(1, 2)
+            for part in self.qkv(self.norm_1(x)).split(WIDTH, -1)
         )
         mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.out(mixed.transpose(1, 2).contiguous().view(batch, tokens, WIDTH))

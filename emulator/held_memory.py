@@ -29,9 +29,7 @@ def _peak(rows: NDArray[np.void], grows: MemoryAction, shrinks: MemoryAction) ->
     return int(max(np.cumsum(changes).max(initial=0), 0))
 
 
-def out_of_memory(
-    memory: NDArray[np.void], modules: list[str], source_line: str
-) -> dict[str, Any] | None:
+def out_of_memory(memory: NDArray[np.void], modules: list[str], source_line: str) -> dict[str, Any] | None:
     """The last allocation that failed, and the memory held then by module and phase, largest first.
 
     Returns:

@@ -13,7 +13,7 @@ from maya.emulator.rank_spec import UNLIMITED_BYTES, RankOutcome, RankSpec
 from maya.emulator.recording import RankRecording
 from maya.emulator.script import Ending, FollowSettings, ScriptFollower, ScriptOutcome, ScriptTarget
 from maya.hardware import find_gpu
-from maya.traces import Ended, read_memory, memory_path
+from maya.traces import Ended, memory_path, read_memory
 from maya.traces.oracle import DurationOracle
 
 HOST_GAP_NS = 5_000
@@ -42,7 +42,9 @@ class Rank:
                 unlimited_memory=unlimited,
             )
         )
-        self._capacity_bytes = gpu.total_memory_bytes if unlimited else spec.gpu_memory_bytes or gpu.total_memory_bytes
+        self._capacity_bytes = (
+            gpu.total_memory_bytes if unlimited else spec.gpu_memory_bytes or gpu.total_memory_bytes
+        )
         self._native.set_host_gap_ns(HOST_GAP_NS)
         if self._oracle is not None:
             self._native.set_oracle(self._oracle.duration_ns)
@@ -70,7 +72,9 @@ class Rank:
             "cause": _cause(outcome, self._native),
             "iterations": len(self._follower.iteration_ends),
             "optimizer_steps": self._follower.optimizer_steps,
-            "oom": out_of_memory(memory, self._native.interned("modules", 0), self._native.out_of_memory_line()),
+            "oom": out_of_memory(
+                memory, self._native.interned("modules", 0), self._native.out_of_memory_line()
+            ),
             "memory": {"allocated": allocated, "reserved": reserved, "capacity": self._capacity_bytes},
             "torch_version": _torch_version(),
             "data_wait_ns": self._follower.data_wait_ns,

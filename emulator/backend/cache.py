@@ -33,7 +33,7 @@ def sources_digest() -> str:
     """A digest of every C++ source: a changed source is another build."""
     digest = hashlib.sha256()
     for path in sorted(SOURCES.rglob("*")):
-        if path.suffix in (".h", ".cpp"):
+        if path.suffix in (".h", ".cpp") and not path.name.startswith("testing_"):
             digest.update(str(path.relative_to(SOURCES)).encode())
             digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
@@ -54,7 +54,9 @@ def cached_builds() -> list[Path]:
     folder = builds_folder()
     if not folder.is_dir():
         return []
-    return sorted((path.parent for path in folder.glob("*/maya_device.so")), key=lambda p: p.stat().st_mtime)
+    return sorted(
+        (path.parent for path in folder.glob("torch-*/maya_device.so")), key=lambda p: p.stat().st_mtime
+    )
 
 
 def clear_builds() -> int:

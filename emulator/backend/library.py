@@ -40,7 +40,8 @@ def load(*, quiet: bool = False) -> ModuleType:
             if not (folder / LIBRARY).exists():  # another process may have built it meanwhile
                 _build(folder, quiet=quiet)
     spec = importlib.util.spec_from_file_location(MODULE_NAME, folder / LIBRARY)
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     sys.modules[MODULE_NAME] = module
