@@ -128,7 +128,7 @@ class ScriptFollower:
             on_iteration=self.policy.iteration_ended,
         )
         self._modules = ModuleHooks(native, self.stop, on_root_forward=self._optimizers.drop_abandoned_steps)
-        self._backward = BackwardMarkers(native, self.stop)
+        self._backward = BackwardMarkers(native, self.stop, on_accumulate=self._modules.announce_batch)
         self._loaders = LoaderMarkers(native, self.stop)
         self._checkpoints = SparseCheckpoints(made_up_storages(native), self.policy.assume)
         self._boundary = ProcessBoundary(self._before_exit, self._in_forked_child)

@@ -71,6 +71,7 @@ class ModuleHooks:
         self._root_names: dict[str, set[int]] = {}
         self._stack = _Stack()
         self._handles: list[Any] = []
+        self._batch: str | None = None
 
     def install(self) -> None:
         """Register the global hooks. Call once, before the script runs."""
@@ -84,6 +85,16 @@ class ModuleHooks:
         for handle in self._handles:
             handle.remove()
         self._handles = []
+
+    def announce_batch(self) -> None:
+        """A backward pass begins: what the last root forward got was a batch.
+
+        Forwards that no backward follows (metrics, a teacher, a generator whose output goes into the
+        next root) are none, even with gradients enabled.
+        """
+        if self._batch is not None:
+            self._native.mark(MARK_BATCH, self._batch)
+            self._batch = None
 
     def path_of(self, module: Module) -> str:
         """The dotted path a module was last named by; empty if it never ran."""
@@ -125,8 +136,7 @@ class ModuleHooks:
             else:
                 return
             if entry.trains and not stack and output is not _ABSENT and torch.is_grad_enabled():
-                samples, tokens = infer_batch(args, kwargs)
-                self._native.mark(MARK_BATCH, batch_metadata(samples, tokens, entry.path))
+                self._batch = batch_metadata(*infer_batch(args, kwargs), entry.path)
 
         return after_forward
 

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -41,13 +42,23 @@ class BackwardMarkers:
     A backward inside a backward (reentrant checkpointing) is part of the outer one, also when
     the autograd engine runs it on another thread.
 
+    Args:
+        on_accumulate: called before each outermost pass that accumulates gradients.
+
     Raises (from `install`):
         MayaError: this torch has no `_engine_run_backward`.
     """
 
-    def __init__(self, native: ScriptNative, stop: StopController) -> None:
+    def __init__(
+        self,
+        native: ScriptNative,
+        stop: StopController,
+        *,
+        on_accumulate: Callable[[], None] = lambda: None,
+    ) -> None:
         self._native = native
         self._stop = stop
+        self._on_accumulate = on_accumulate
         self._depth = 0
         self._lock = threading.Lock()
         self._replaced: list[tuple[Any, Any]] = []
@@ -80,6 +91,8 @@ class BackwardMarkers:
             if outermost:
                 # torch.autograd.grad computes gradients without accumulating them: not a microbatch.
                 accumulates = bool(kwargs.get("accumulate_grad", False))
+                if accumulates:
+                    self._on_accumulate()
                 metadata = json.dumps({"args": {"accumulates": accumulates}, "out": []})
                 self._native.mark(MARK_BACKWARD_BEGIN, metadata)
             try:

@@ -166,21 +166,24 @@ def test_a_wrapped_model_gets_the_wrappers_path(native: Any, hooks: ModuleHooks)
     net = Net()
     net(torch.ones(3, 4))
     wrapper = Wrapper(net)
-    native.operations.clear()
     wrapper(torch.ones(3, 4))
+    hooks.announce_batch()
     assert hooks.path_of(net.layers[0]) == "Wrapper.module.layers.0"
     batches = [args for name, args in native.operations if name == "maya::batch"]
     assert batches == [{"samples": 3, "tokens": 0, "module": "Wrapper"}]
 
 
-@pytest.mark.usefixtures("hooks")
-def test_recomputed_parts_keep_their_path_on_another_thread_and_are_no_batch(native: Any) -> None:
+def test_recomputed_parts_keep_their_path_on_another_thread_and_are_no_batch(
+    native: Any, hooks: ModuleHooks
+) -> None:
     net = Net()
     net(torch.ones(3, 4))
+    hooks.announce_batch()
     native.operations.clear()
     thread = threading.Thread(target=lambda: net.layers[1](torch.ones(3, 4)))
     thread.start()
     thread.join()
+    hooks.announce_batch()
     assert native.entered[-1] == "Net.layers.1"
     assert native.operations == []
 
@@ -189,7 +192,10 @@ def test_no_batch_without_gradients_or_parameters(native: Any, hooks: ModuleHook
     net, loss = Net(), nn.CrossEntropyLoss()
     with torch.no_grad():
         net(torch.ones(3, 4))
+    hooks.announce_batch()
     loss(net(torch.ones(5, 4)), torch.zeros(5, dtype=torch.long))
+    hooks.announce_batch()
+    hooks.announce_batch()
     batches = [args for name, args in native.operations if name == "maya::batch"]
     assert batches == [{"samples": 5, "tokens": 0, "module": "Net"}]
     assert hooks.path_of(loss) == "CrossEntropyLoss"
