@@ -3,49 +3,15 @@ the device cannot be undone."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import textwrap
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
-SUPPORT = Path(__file__).parent / "support"
-INSTALL = """
-import os, sys
-import torch
-from recording_native import RecordingNative
-from maya.emulator.torch_cuda import install_torch_cuda
-from maya.hardware import find_gpu
-cuda_build = torch.version.cuda is not None
-gpu = find_gpu("H100-SXM5-80GB")
-native = RecordingNative(4, gpu.total_memory_bytes)
-registry = install_torch_cuda(native, gpu, 4)
-"""
+RunScript = Callable[..., str]
 
 
-def run(body: str, *, before: str = "", environment: dict[str, str] | None = None) -> str:
-    """Runs `before`, the installation and `body` in a fresh interpreter; gives what it printed."""
-    script = textwrap.dedent(before) + INSTALL + textwrap.dedent(body)
-    done = subprocess.run(
-        [sys.executable, "-W", "error::FutureWarning", "-c", script],
-        env={
-            "PATH": "/usr/bin:/bin",
-            "HOME": str(Path.home()),
-            "PYTHONPATH": str(SUPPORT),
-            **(environment or {}),
-        },
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def test_what_a_script_asks_about_the_gpu() -> None:
-    run(
+def test_what_a_script_asks_about_the_gpu(run_recorded: RunScript) -> None:
+    run_recorded(
         """
         cuda = torch.cuda
         assert cuda.is_available() and cuda.device_count() == 4 and not cuda.is_initialized()
@@ -78,8 +44,8 @@ def test_what_a_script_asks_about_the_gpu() -> None:
     )
 
 
-def test_versions_of_a_cpu_build_and_of_a_cuda_build() -> None:
-    run(
+def test_versions_of_a_cpu_build_and_of_a_cuda_build(run_recorded: RunScript) -> None:
+    run_recorded(
         """
         import torch.backends.cusparselt
         assert cuda_build or torch.version.cuda == "12.8"
@@ -102,8 +68,8 @@ def test_versions_of_a_cpu_build_and_of_a_cuda_build() -> None:
     )
 
 
-def test_an_older_gpu_gets_the_last_build_that_supports_it() -> None:
-    run(
+def test_an_older_gpu_gets_the_last_build_that_supports_it(run_recorded: RunScript) -> None:
+    run_recorded(
         """
         from dataclasses import replace
         from maya.emulator.torch_cuda import DriverVersions
@@ -114,8 +80,8 @@ def test_an_older_gpu_gets_the_last_build_that_supports_it() -> None:
     )
 
 
-def test_classes_bound_before_the_installation_are_replaced() -> None:
-    run(
+def test_classes_bound_before_the_installation_are_replaced(run_recorded: RunScript) -> None:
+    run_recorded(
         """
         import torch.cuda.graphs, torch.cuda.memory, torch.cuda.streams
         assert torch.cuda.Stream is torch.cuda.streams.Stream
@@ -143,9 +109,9 @@ def test_classes_bound_before_the_installation_are_replaced() -> None:
     )
 
 
-def test_every_name_that_torchs_python_code_uses_exists() -> None:
+def test_every_name_that_torchs_python_code_uses_exists(run_recorded: RunScript) -> None:
     """The sources of torch.cuda and torch.backends are the list of what must answer."""
-    missing = run(
+    missing = run_recorded(
         """
         import pathlib, re
         root = pathlib.Path(torch.__file__).parent
@@ -161,8 +127,8 @@ def test_every_name_that_torchs_python_code_uses_exists() -> None:
     assert missing.split() == []
 
 
-def test_a_name_this_torch_lacks_is_reported_with_its_version() -> None:
-    run(
+def test_a_name_this_torch_lacks_is_reported_with_its_version(run_recorded: RunScript) -> None:
+    run_recorded(
         """
         from maya.errors import MayaError
         from maya.emulator.torch_cuda import Registry
@@ -176,8 +142,8 @@ def test_a_name_this_torch_lacks_is_reported_with_its_version() -> None:
     )
 
 
-def test_a_backend_without_a_function_and_a_second_installation_are_refused() -> None:
-    run(
+def test_a_backend_without_a_function_and_a_second_installation_are_refused(run_recorded: RunScript) -> None:
+    run_recorded(
         """
         from maya.errors import MayaError
         for broken, words in ((object(), "lacks"), (native, "already installed")):
@@ -205,8 +171,8 @@ def test_cuda_visible_devices_hides_gpus(visible: str, count: int) -> None:
     assert min(4, _count_listed(visible)) == count
 
 
-def test_a_fork_cannot_use_the_device() -> None:
-    run(
+def test_a_fork_cannot_use_the_device(run_recorded: RunScript) -> None:
+    run_recorded(
         """
         torch.cuda.init()
         child = os.fork()
@@ -222,8 +188,8 @@ def test_a_fork_cannot_use_the_device() -> None:
     )
 
 
-def test_no_gpu_visible_is_no_gpu() -> None:
-    run(
+def test_no_gpu_visible_is_no_gpu(run_recorded: RunScript) -> None:
+    run_recorded(
         """
         assert not torch.cuda.is_available() and torch.cuda.device_count() == 0
         try:
@@ -237,8 +203,8 @@ def test_no_gpu_visible_is_no_gpu() -> None:
     )
 
 
-def test_pools_and_graphs_drive_the_backend() -> None:
-    run(
+def test_pools_and_graphs_drive_the_backend(run_recorded: RunScript) -> None:
+    run_recorded(
         """
         base = torch._C._CUDAGraph(False)
         try:
@@ -294,8 +260,8 @@ def test_pools_and_graphs_drive_the_backend() -> None:
     )
 
 
-def test_memory_requests_reach_the_backend() -> None:
-    run(
+def test_memory_requests_reach_the_backend(run_recorded: RunScript) -> None:
+    run_recorded(
         """
         torch.cuda.init()
         torch.cuda.set_device(2)
@@ -325,8 +291,8 @@ def test_memory_requests_reach_the_backend() -> None:
     )
 
 
-def test_small_services_answer() -> None:
-    run(
+def test_small_services_answer(run_recorded: RunScript) -> None:
+    run_recorded(
         """
         assert torch.cuda.nvtx.range_push("a") == 0 and torch.cuda.nvtx.range_push("b") == 1
         assert torch.cuda.nvtx.range_pop() == 1 and torch.cuda.nvtx.range_pop() == 0
@@ -353,8 +319,8 @@ def test_small_services_answer() -> None:
     )
 
 
-def test_the_environment_report_can_be_collected() -> None:
-    report = run(
+def test_the_environment_report_can_be_collected(run_recorded: RunScript) -> None:
+    report = run_recorded(
         """
         from torch.utils.collect_env import get_pretty_env_info
         print(get_pretty_env_info())
@@ -363,8 +329,8 @@ def test_the_environment_report_can_be_collected() -> None:
     assert "Is CUDA available: True" in report
 
 
-def test_legacy_tensor_types_describe_themselves() -> None:
-    run(
+def test_legacy_tensor_types_describe_themselves(run_recorded: RunScript) -> None:
+    run_recorded(
         """
         assert not isinstance(torch.ones(1), torch.cuda.FloatTensor)
         assert torch.cuda.HalfTensor.dtype == torch.float16 and torch.cuda.HalfTensor.is_cuda

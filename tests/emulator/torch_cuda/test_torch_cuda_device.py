@@ -2,31 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import textwrap
-from pathlib import Path
+from collections.abc import Callable
 
-SUPPORT = Path(__file__).parent / "support"
-PREAMBLE = "import torch\nfrom emulated_device import cuda_build, gpu, native\nD = 'cuda'\n"
+RunScript = Callable[..., str]
 
 
-def run(body: str) -> str:
-    """Runs `body` after the installation of the device in a fresh interpreter; gives what it printed."""
-    done = subprocess.run(
-        [sys.executable, "-c", PREAMBLE + textwrap.dedent(body)],
-        env={"PATH": "/usr/bin:/bin", "HOME": str(Path.home()), "PYTHONPATH": str(SUPPORT)},
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def test_streams_and_events() -> None:
-    run(
+def test_streams_and_events(run_on_device: RunScript) -> None:
+    run_on_device(
         """
         default = torch.cuda.current_stream()
         assert default == torch.cuda.default_stream() and default.cuda_stream == 0
@@ -69,8 +51,8 @@ def test_streams_and_events() -> None:
     )
 
 
-def test_devices() -> None:
-    run(
+def test_devices(run_on_device: RunScript) -> None:
+    run_on_device(
         """
         assert torch.cuda.device_count() == 2 and torch.accelerator.device_count() == 2
         assert torch.accelerator.current_accelerator() == torch.device(D)
@@ -94,8 +76,8 @@ def test_devices() -> None:
     )
 
 
-def test_memory_figures() -> None:
-    run(
+def test_memory_figures(run_on_device: RunScript) -> None:
+    run_on_device(
         """
         MIB = 1 << 20
         free, total = torch.cuda.mem_get_info()
@@ -132,8 +114,8 @@ def test_memory_figures() -> None:
     )
 
 
-def test_random_state() -> None:
-    run(
+def test_random_state(run_on_device: RunScript) -> None:
+    run_on_device(
         """
         torch.cuda.manual_seed(5)
         a = torch.randn(4, device=D)
@@ -156,8 +138,8 @@ def test_random_state() -> None:
     )
 
 
-def test_storages() -> None:
-    run(
+def test_storages(run_on_device: RunScript) -> None:
+    run_on_device(
         """
         x = torch.arange(8, dtype=torch.float32, device=D)
         storage = x.untyped_storage()
@@ -179,8 +161,8 @@ def test_storages() -> None:
     )
 
 
-def test_graphs() -> None:
-    run(
+def test_graphs(run_on_device: RunScript) -> None:
+    run_on_device(
         """
         x = torch.ones(4, device=D)
         graph = torch.cuda.CUDAGraph()
@@ -206,8 +188,8 @@ def test_graphs() -> None:
     )
 
 
-def test_pools() -> None:
-    run(
+def test_pools(run_on_device: RunScript) -> None:
+    run_on_device(
         """
         pool = torch.cuda.MemPool()
         assert pool.use_count() == 1
@@ -224,8 +206,8 @@ def test_pools() -> None:
     )
 
 
-def test_attention_answers_and_switches() -> None:
-    run(
+def test_attention_answers_and_switches(run_on_device: RunScript) -> None:
+    run_on_device(
         """
         from torch.backends.cuda import SDPAParams, can_use_efficient_attention, can_use_flash_attention
         q = torch.empty(2, 4, 64, 64, dtype=torch.bfloat16, device=D)
@@ -242,8 +224,8 @@ def test_attention_answers_and_switches() -> None:
     )
 
 
-def test_data_parallel_and_legacy_types() -> None:
-    run(
+def test_data_parallel_and_legacy_types(run_on_device: RunScript) -> None:
+    run_on_device(
         """
         model = torch.nn.DataParallel(torch.nn.Linear(8, 8).to(D), device_ids=[0, 1])
         out = model(torch.ones(5, 8, device=D))
@@ -264,8 +246,8 @@ def test_data_parallel_and_legacy_types() -> None:
     )
 
 
-def test_collectives_of_one_process() -> None:
-    run(
+def test_collectives_of_one_process(run_on_device: RunScript) -> None:
+    run_on_device(
         """
         from torch.cuda import nccl
         def pair(*values):
@@ -290,8 +272,8 @@ def test_collectives_of_one_process() -> None:
     )
 
 
-def test_copies_pickles_and_pinned_loading() -> None:
-    run(
+def test_copies_pickles_and_pinned_loading(run_on_device: RunScript) -> None:
+    run_on_device(
         """
         import copy, io, pickle
         model = torch.nn.Linear(4, 4).to(D)
