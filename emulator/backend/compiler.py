@@ -43,8 +43,11 @@ def compile_library(compiler: Compiler, source: Path, target: Path, module_name:
     Raises:
         MayaError: headers are missing or the compiler refused; with the end of its message.
     """
-    from torch.utils.cpp_extension import include_paths, library_paths
+    import torch
 
+    # Not torch.utils.cpp_extension: importing it looks for a CUDA toolkit and warns without one.
+    torch_folder = Path(torch.__file__).parent
+    headers = torch_folder / "include"
     python_headers = sysconfig.get_paths()["include"]
     if not (Path(python_headers) / "Python.h").exists():
         raise MayaError(
@@ -55,10 +58,10 @@ def compile_library(compiler: Compiler, source: Path, target: Path, module_name:
         compiler.path,
         *("-O2", "-std=c++20", "-fPIC", "-shared", "-fvisibility=hidden"),
         f"-DTORCH_EXTENSION_NAME={module_name}",
-        *(f"-isystem{path}" for path in [*include_paths(), python_headers]),
+        *(f"-isystem{path}" for path in (headers, headers / "torch/csrc/api/include", python_headers)),
         str(source),
         *("-o", str(target)),
-        *(f"-L{path}" for path in library_paths()),
+        f"-L{torch_folder / 'lib'}",
         *("-lc10", "-ltorch_cpu", "-ltorch", "-ltorch_python"),
     ]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
