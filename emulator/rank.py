@@ -63,6 +63,7 @@ class Rank:
     def _conclude(self, outcome: ScriptOutcome) -> RankOutcome:
         elapsed_ns = time.monotonic_ns() - self._began_ns
         self._recording.finish(self._follower.iteration_ends, self._follower.assumptions())
+        written_ns = time.monotonic_ns() - self._began_ns - elapsed_ns
         ended = self._ended(outcome)
         memory = read_memory(memory_path(self._spec.run_dir, self._spec.rank))
         allocated, reserved = peaks(memory)
@@ -79,6 +80,7 @@ class Rank:
             "torch_version": _torch_version(),
             "data_wait_ns": self._follower.data_wait_ns,
             "emulation_wall_ns": elapsed_ns,
+            "trace_writing_wall_ns": written_ns,
             "statistics": self._native.statistics(),
         }
         path = self._spec.run_dir / f"outcome-{self._spec.rank}.json"
