@@ -43,8 +43,8 @@ class NvmlGpu:
     uuid: str
     """With the leading `GPU-`."""
     compute_capability: tuple[int, int]
-    memory_bytes: int
-    """On the nameplate: NVML counts what firmware and ECC reserve as used."""
+    reserved_bytes: int
+    """What firmware and ECC take of the memory on the nameplate; NVML counts it, CUDA does not."""
     pci_bus: int
     power_limit_watts: int
     sm_clock_mhz: int
@@ -197,11 +197,10 @@ class NvmlLibrary:
         """Used counts the context and everything the process reserved, as nvidia-smi shows it."""
         gpu = self._gpu(handle)
         free, total = self.memory_info(handle.index)
-        reserved = gpu.memory_bytes - total
+        nameplate = total + gpu.reserved_bytes
         if version is None:
-            return MemoryInfo(total=gpu.memory_bytes, free=free, used=gpu.memory_bytes - free)
-        used = total - free
-        return MemoryInfo(gpu.memory_bytes, free, used, version=version, reserved=reserved)
+            return MemoryInfo(total=nameplate, free=free, used=nameplate - free)
+        return MemoryInfo(nameplate, free, total - free, version=version, reserved=gpu.reserved_bytes)
 
     def DeviceGetBAR1MemoryInfo(self, handle: Handle) -> MemoryInfo:
         self._gpu(handle)

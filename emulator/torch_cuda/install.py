@@ -24,6 +24,7 @@ from maya.emulator.torch_cuda import (
     nvtx,
     peer_copies,
     pools,
+    profiling,
     properties,
     storage,
     streams,
@@ -88,6 +89,7 @@ def install_torch_cuda(
     storage.install(registry, devices)
     if not cuda_build:
         legacy_types.install(registry)
+        profiling.install(registry)
     rebind(registry)
     registry.add(torch._C, "_maya_emulated", True)
     return registry
@@ -180,7 +182,7 @@ def _install_nvml(registry: Registry, devices: EmulatedDevices) -> types.ModuleT
             name=gpu.torch_name,
             uuid=_nvml_uuid(devices, index),
             compute_capability=gpu.compute_capability,
-            memory_bytes=gpu.memory_bytes,
+            reserved_bytes=gpu.memory_bytes - gpu.total_memory_bytes,
             pci_bus=properties.pci_bus_id(index),
             power_limit_watts=gpu.tdp_watts,
             sm_clock_mhz=gpu.boost_clock_mhz,

@@ -90,7 +90,7 @@ def device_properties(devices: EmulatedDevices, device: int) -> CudaDeviceProper
         name=gpu.torch_name,
         major=gpu.compute_capability[0],
         minor=gpu.compute_capability[1],
-        total_memory=gpu.total_memory_bytes,
+        total_memory=devices.native.memory_info(device)[1],  # less than the GPU's own if the user says so
         multi_processor_count=gpu.sm_count,
         max_threads_per_multi_processor=gpu.max_threads_per_sm,
         max_threads_per_block=MAX_THREADS_PER_BLOCK,

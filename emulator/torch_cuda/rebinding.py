@@ -37,7 +37,7 @@ def rebind(registry: Registry) -> None:
     """Reloads what has bound `torch._C` names and redirects references to all replaced objects."""
     renewed: dict[int, tuple[Any, Any]] = {}
     for owner, name, before in registry.changes:
-        if owner is torch._C and before is not ABSENT:
+        if isinstance(owner, types.ModuleType) and before is not ABSENT:
             _note(renewed, before, getattr(owner, name))
     for name in RELOADED_MODULES:
         module = _imported(name)

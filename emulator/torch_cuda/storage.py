@@ -11,7 +11,7 @@ from maya.emulator.torch_cuda.registry import Registry
 
 
 def install(registry: Registry, devices: EmulatedDevices) -> None:
-    """Replaces the two methods of `torch.UntypedStorage` that torch's C++ binds to CUDA's own allocator."""
+    """Replaces the methods of `torch.UntypedStorage` that torch's C++ binds to CUDA's own allocator."""
     native = devices.native
     plain_resize = torch.UntypedStorage.resize_
     plain_new = torch._C.StorageBase.__new__
@@ -33,5 +33,12 @@ def install(registry: Registry, devices: EmulatedDevices) -> None:
             return torch.empty(contents, dtype=torch.uint8, device=device).untyped_storage()
         return torch.tensor(list(contents), dtype=torch.uint8, device=device).untyped_storage()
 
+    def share(self: Any, *_: Any) -> Any:
+        raise RuntimeError(
+            "Maya's emulated CUDA device cannot share device memory between processes "
+            f"({self.nbytes():,} bytes on {self.device}); send the tensor through host memory: tensor.cpu()"
+        )
+
+    registry.replace(torch.UntypedStorage, "_share_cuda_", share)
     registry.replace(torch.UntypedStorage, "resize_", resize_)
     registry.add(torch.UntypedStorage, "__new__", staticmethod(new))

@@ -297,3 +297,58 @@ def test_copies_pickles_and_pinned_loading(run_on_device: RunScript) -> None:
             assert batch.is_pinned() and batch.to(D, non_blocking=True).is_cuda
         """
     )
+
+
+def test_profilers_see_the_host_only(run_on_device: RunScript) -> None:
+    printed = run_on_device(
+        """
+        from torch.profiler import ProfilerActivity, profile, record_function, supported_activities
+        assert ProfilerActivity.CUDA in supported_activities()
+        with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiled:
+            with record_function("mine"):
+                torch.ones(4, device=D) + 1
+        assert "mine" in {event.key for event in profiled.key_averages()}
+        with torch.autograd.profiler.emit_nvtx():
+            torch.ones(4, device=D) + 1
+        """
+    )
+    assert "Failed to record CUDA event" not in printed
+
+
+def test_what_cannot_be_emulated_says_so(run_on_device: RunScript) -> None:
+    run_on_device(
+        """
+        import torch.multiprocessing
+        x = torch.ones(3, device=D)
+        attempts = [
+            x.untyped_storage()._share_cuda_,
+            torch.cuda.Event(interprocess=True).ipc_handle,
+            lambda: torch.cuda._compile_kernel("__global__ void k() {}", "k"),
+            lambda: torch.cuda.memory.change_current_allocator(torch.cuda.memory._CUDAAllocator(None)),
+        ]
+        for attempt in attempts:
+            try:
+                attempt()
+            except Exception as error:
+                assert "emulated CUDA device" in str(error), error
+            else:
+                raise SystemExit(attempt)
+        """
+    )
+
+
+def test_the_script_sees_the_memory_the_user_allows(run_on_device: RunScript) -> None:
+    run_on_device(
+        """
+        import pynvml
+        total = torch.cuda.get_device_properties(0).total_memory
+        assert total == torch.cuda.mem_get_info()[1] == gpu.total_memory_bytes
+        pynvml.nvmlInit()
+        handle = pynvml.nvmlDeviceGetHandleByIndex(0)
+        info = pynvml.nvmlDeviceGetMemoryInfo(handle)
+        assert info.total == gpu.memory_bytes and info.free == torch.cuda.mem_get_info()[0]
+        assert pynvml.nvmlDeviceGetUUID(handle) == f"GPU-{torch.cuda.get_device_properties(0).uuid}"
+        assert torch.cuda.utilization() == 100 and torch.cuda.power_draw() <= 700_000
+        assert torch.cuda.clock_rate() == 1980 and "uses" in torch.cuda.list_gpu_processes()
+        """
+    )

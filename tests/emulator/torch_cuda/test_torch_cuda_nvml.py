@@ -18,7 +18,7 @@ def gpu(index: int) -> NvmlGpu:
         name="NVIDIA H100 80GB HBM3",
         uuid=f"GPU-00000000-0000-0000-0000-00000000000{index}",
         compute_capability=(9, 0),
-        memory_bytes=80 << 30,
+        reserved_bytes=(80 << 30) - TOTAL_BYTES,
         pci_bus=0x1B + 16 * index,
         power_limit_watts=700,
         sm_clock_mhz=1980,
