@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -13,6 +13,10 @@ from maya.hardware import GpuSpec
 
 DEVICE_TYPE_CUDA = 1
 """`c10::DeviceType::CUDA`, the third entry of every stream triple."""
+
+
+DRIVER_OF_CUDA_13 = "580.95.05"
+"""Linux driver of the CUDA 13.0 branch."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +48,12 @@ class DriverVersions:
             architectures=("sm_50", "sm_60", "sm_70", "sm_75", "sm_80", "sm_86", "sm_90"),
         )
 
+    def of_build(self, cuda: str) -> DriverVersions:
+        """The same for a CUDA build of torch: its own CUDA version, and a driver that serves it."""
+        major, minor = (int(part) for part in cuda.split(".")[:2])
+        driver = self.driver if (major, minor) <= self.cuda else DRIVER_OF_CUDA_13
+        return replace(self, cuda=(major, minor), driver=driver)
+
     @property
     def cuda_text(self) -> str:
         """`torch.version.cuda`, for example "12.8"."""
@@ -70,12 +80,16 @@ class EmulatedDevices:
     driver: DriverVersions
     initialised_by: int | None = None
     """Process id that ran CUDA's lazy initialisation; another one is a fork of it."""
+    initialised_count: int | None = None
+    """`device_count` at that time: the driver reads CUDA_VISIBLE_DEVICES once."""
 
     def device_count(self) -> int:
         """GPUs the script sees: those of the node, fewer if it hides some in CUDA_VISIBLE_DEVICES.
 
         The ids themselves do not matter: all GPUs of a node are alike.
         """
+        if self.initialised_count is not None:
+            return self.initialised_count
         hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
         if hidden is None:
             return self.visible_gpus
@@ -96,11 +110,12 @@ class EmulatedDevices:
                 "Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you "
                 "must use the 'spawn' start method"
             )
-        if self.device_count() == 0:
+        count = self.device_count()
+        if count == 0:
             raise RuntimeError("No CUDA GPUs are available")
-        generators = tuple(self.native.default_generator(i) for i in range(self.native.device_count()))
-        torch.cuda.default_generators = generators
+        torch.cuda.default_generators = tuple(self.native.default_generator(i) for i in range(count))
         self.initialised_by = os.getpid()
+        self.initialised_count = count
 
     def exchange_device(self, device: int) -> int:
         return self.native.exchange_device(device)
@@ -113,9 +128,14 @@ class EmulatedDevices:
         """Every pair of GPUs of one node reaches each other, over NVLink or PCIe; a GPU not itself."""
         return device != peer
 
-    def names(self) -> dict[str, Any]:
-        """The `torch._C` attributes about devices as a whole."""
+    def names(self, *, cuda_build: bool) -> dict[str, Any]:
+        """The `torch._C` attributes about devices as a whole; a CUDA build knows how it was built."""
+        built: dict[str, Any] = {
+            "_cuda_getCompiledVersion": lambda: self.driver.cuda_number,
+            "_cuda_getArchFlags": lambda: " ".join(self.driver.architectures),
+        }
         return {
+            **({} if cuda_build else built),
             "_cuda_init": self.initialise,
             "_cuda_isInBadFork": self.in_bad_fork,
             "_cuda_getDeviceCount": self.device_count,
@@ -128,9 +148,7 @@ class EmulatedDevices:
             "_cuda_synchronize": self.synchronize,
             "_cuda_sleep": self.sleep,
             "_cuda_ipc_collect": self.collect_ipc,
-            "_cuda_getCompiledVersion": lambda: self.driver.cuda_number,
             "_cuda_getHipblasltVersion": lambda: 0,
-            "_cuda_getArchFlags": lambda: " ".join(self.driver.architectures),
             "_rocm_is_backward_pass": lambda: False,
         }
 

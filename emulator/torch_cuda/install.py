@@ -66,7 +66,7 @@ def install_torch_cuda(
 
     Args:
         native: the compiled backend (`maya.emulator.backend.load()`).
-        driver: versions for a CPU build of torch; None takes those that fit the GPU.
+        driver: versions that a CPU build of torch claims; None takes those that fit the GPU.
 
     Returns:
         the registry of every name that was set, with what it was before.
@@ -81,7 +81,10 @@ def install_torch_cuda(
         raise MayaError("the emulated CUDA device is already installed in this process")
     check_native(native)
     cuda_build = torch.version.cuda is not None
-    devices = EmulatedDevices(native, gpu, visible_gpus, driver or DriverVersions.for_gpu(gpu))
+    versions = driver or DriverVersions.for_gpu(gpu)
+    if cuda_build:
+        versions = versions.of_build(torch.version.cuda)
+    devices = EmulatedDevices(native, gpu, visible_gpus, versions)
     registry = Registry()
     _install_extension_names(registry, devices, cuda_build=cuda_build)
     _install_nvml(registry, devices)
@@ -98,7 +101,7 @@ def install_torch_cuda(
 def _install_extension_names(registry: Registry, devices: EmulatedDevices, *, cuda_build: bool) -> None:
     """Sets every name a CUDA build of torch has in `torch._C` and the emulated device must answer."""
     groups: list[dict[str, Any]] = [
-        devices.names(),
+        devices.names(cuda_build=cuda_build),
         properties.names(),
         streams.names(devices),
         Memory(devices).names(),

@@ -38,16 +38,12 @@ def mem_pool_base(devices: EmulatedDevices) -> type:
     class _MemPool:
         def __init__(
             self,
-            allocator: Any = None,
+            allocator: Any = None,  # where segments come from; the same number of bytes either way
             is_user_created: bool = True,  # noqa: ARG002 - only numbers the pool differently in torch
             use_on_oom: bool = False,
             no_split: bool = False,
         ) -> None:
-            if allocator is not None:
-                raise RuntimeError(
-                    "Maya's emulated CUDA device models the native caching allocator only: a MemPool cannot "
-                    "have an allocator of its own"
-                )
+            self._maya_allocator = allocator
             self._maya_device = native.current_device()
             pool = native.pool_new()
             native.pool_retain(self._maya_device, pool)
@@ -60,6 +56,10 @@ def mem_pool_base(devices: EmulatedDevices) -> type:
         @property
         def id(self) -> Pool:
             return self._maya_use.pool
+
+        @property
+        def allocator(self) -> Any:
+            return self._maya_allocator
 
         def use_count(self) -> int:
             return native.pool_use_count(self._maya_device, self._maya_use.pool)

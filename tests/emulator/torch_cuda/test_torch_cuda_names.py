@@ -76,6 +76,9 @@ def test_an_older_gpu_gets_the_last_build_that_supports_it(run_recorded: RunScri
         volta = DriverVersions.for_gpu(replace(gpu, compute_capability=(7, 0)))
         assert volta.cuda_text == "12.6" and "sm_70" in volta.architectures and volta.cudnn_number < 91100
         assert DriverVersions.for_gpu(gpu).cudnn_number == 91002
+        built = DriverVersions.for_gpu(gpu).of_build("13.0")
+        assert built.cuda == (13, 0) and built.driver.startswith("580.")
+        assert DriverVersions.for_gpu(gpu).of_build("12.6").driver.startswith("570.")
         """
     )
 
@@ -200,6 +203,20 @@ def test_no_gpu_visible_is_no_gpu(run_recorded: RunScript) -> None:
             raise SystemExit("no error")
         """,
         environment={"CUDA_VISIBLE_DEVICES": ""},
+    )
+
+
+def test_gpus_hidden_by_the_script_before_its_first_use_stay_hidden(run_recorded: RunScript) -> None:
+    run_recorded(
+        """
+        assert torch.cuda.device_count() == 4
+        os.environ["CUDA_VISIBLE_DEVICES"] = "2,3"
+        assert torch.cuda.device_count() == 2
+        torch.cuda.init()
+        os.environ["CUDA_VISIBLE_DEVICES"] = "0,1,2,3"
+        assert torch.cuda.device_count() == torch._C._cuda_getDeviceCount() == 2
+        assert len(torch.cuda.default_generators) == 2
+        """
     )
 
 
