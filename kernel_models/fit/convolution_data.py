@@ -19,7 +19,8 @@ DIRECTIONS = {"conv2d_fwd": FORWARD, "conv2d_bwd_data": DATA, "conv2d_bwd_weight
 
 def dense(shape: list[int], dtype: str = "float32") -> TensorMetadata:
     """A contiguous tensor."""
-    stride, step = [], 1
+    stride: list[int] = []
+    step = 1
     for size in reversed(shape):
         stride.insert(0, step)
         step *= size

@@ -11,7 +11,7 @@ from maya.kernel_models.fit.measurements import Measurements, resolve_gpu
 from maya.kernel_models.fit.sampling import sample
 from maya.kernel_models.pricing import fitted_math
 
-ROWS_PER_GPU = 900
+ROWS_PER_GPU = 700
 ITEM = {"bf16": 2, "fp16": 2, "fp32": 4, "fp8": 1}
 EVENT_TIMED_MINIMUM_US = 60.0
 """NeuSight's loops are host-bound below about twice their 26-32 us floor; its rows above this are device

@@ -14,6 +14,7 @@ import json
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +69,7 @@ def gaps_by_class(events: Iterable[dict[str, Any]]) -> dict[str, list[float]]:
         launches = [start for start, name in calls if name.startswith(LAUNCHING)]
         stops = [start for start, name in calls if name.startswith(SYNCHRONISING)]
         leaves = _leaves(sorted(rows))
-        for (start, end, name, in_backward), following in zip(leaves, leaves[1:], strict=False):
+        for (start, end, name, in_backward), following in pairwise(leaves):
             gap = following[0] - start
             stop = bisect_left(stops, start)
             if gap >= LONGEST_GAP_US or (stop < len(stops) and stops[stop] < following[0]):

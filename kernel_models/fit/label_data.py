@@ -68,7 +68,7 @@ def _works(operator: str, tensors: list[TensorMetadata]) -> list[KernelWork]:
         return call("native_dropout", [first, mask_tensor], input=first, p=0.1)
     if operator == "contiguous_fwd" and len(first.shape) == 4:
         # The transpose of heads and positions before a view: [b, s, h, d] seen as [b, h, s, d].
-        batch, rows, heads, width = first.shape
+        rows, heads, width = first.shape[1:]
         stride = (rows * heads * width, width, rows * width, 1)
         source = TensorMetadata(first.dtype, first.shape, stride)
         return call("clone", [first], self=source)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -53,7 +54,7 @@ def load_traces(data: Path) -> list[Measurements]:
     table = pd.read_parquet(data / "kernels" / "trace_kernels.parquet")
     found: dict[str, Measurements] = {}
 
-    def add(works: list[KernelWork], row: object, key: object) -> None:
+    def add(works: list[KernelWork], row: Any, key: object) -> None:
         gpu = resolve_gpu(str(row.gpu))
         if gpu is not None and works:
             family = works[0].family

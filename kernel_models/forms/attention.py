@@ -35,7 +35,7 @@ def time_ns(p: Mapping[str, float], work: WorkColumns, device: DeviceColumns) ->
 
 
 def drivers(work: WorkColumns) -> Floats:
-    """[k, 5]: logs of batch x heads, queries, keys, head size, and the backend: never measured, never inside."""
+    """[k, 5]: logs of batch x heads, queries, keys, head size; the backend, as it must have been measured."""
     sizes = np.stack(
         [work.shape[:, 0] * work.shape[:, 1], work.shape[:, 3], work.shape[:, 4], work.shape[:, 5]], axis=1
     )

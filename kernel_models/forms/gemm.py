@@ -35,6 +35,8 @@ TILES = np.array(
 """Output tiles of cuBLAS's kernels, rows by columns."""
 SPLITS = np.array([1, 2, 4, 8, 16], dtype=np.float64)
 """How many blocks may share one tile's k."""
+FILL_K = 512.0
+"""Depth at which half of the fill latency shows."""
 
 
 def time_ns(p: Mapping[str, float], work: WorkColumns, device: DeviceColumns) -> Floats:
@@ -65,7 +67,8 @@ def time_ns(p: Mapping[str, float], work: WorkColumns, device: DeviceColumns) ->
     resident = 1.0 / (1.0 + (moved / np.maximum(p["resident"] * l2_bytes, 1.0)) ** 4)
     memory = moved * ((1.0 - resident) / (bandwidth * p["hbm"]) + resident / (l2_bandwidth * p["l2_read"]))
     body = smooth_maximum(arithmetic, shared_traffic, memory)
-    extra = np.where(split > 1, p["split_ns"], 0.0)
+    # Filling the pipeline along k is latency that no parallelism hides.
+    extra = np.where(split > 1, p["split_ns"], 0.0) + p["fill_ns"] * slice_k / (slice_k + FILL_K)
     body = (1e9 * (body + partial) + extra).min(axis=1)
     along_k = work.shape[:, 4] + 2.0 * work.shape[:, 5]
     # TN is (1, 1) = 3; NN has A along k only = 1; NT neither = 0.
@@ -81,7 +84,8 @@ def _item_bytes(work: WorkColumns) -> Floats:
     """Bytes an operand's element has, from the traffic: exact when nothing else is read."""
     batch, m, n, k = (np.maximum(work.shape[:, column], 1.0) for column in range(4))
     elements = batch * (m * k + k * n + m * n)
-    return np.clip(work.moved_bytes / elements, 0.5, 8.0)
+    result: Floats = np.clip(work.moved_bytes / elements, 0.5, 8.0)
+    return result
 
 
 def drivers(work: WorkColumns) -> Floats:
@@ -94,7 +98,7 @@ def drivers(work: WorkColumns) -> Floats:
 GEMM = Form(
     "gemm",
     (
-        Parameter("floor_ns", 2_500.0, 500.0, 20_000.0),
+        Parameter("floor_ns", 2_200.0, 500.0, 20_000.0),
         Parameter("efficiency", 0.85, 0.05, 1.6),
         Parameter("intensity_half", 8.0, 0.1, 200.0),
         Parameter("k_half", 64.0, 1.0, 2_000.0),
@@ -104,6 +108,7 @@ GEMM = Form(
         Parameter("l2_read", 0.6, 0.05, 1.5),
         Parameter("resident", 0.5, 0.001, 2.0),
         Parameter("split_ns", 1_500.0, 10.0, 20_000.0),
+        Parameter("fill_ns", 1_000.0, 50.0, 10_000.0),
         Parameter("layout_nn", 1.0, 0.8, 2.0),
         Parameter("layout_nt", 1.0, 0.8, 2.0),
         Parameter("misaligned", 1.3, 1.0, 6.0),

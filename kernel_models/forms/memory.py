@@ -35,12 +35,12 @@ def time_ns(p: Mapping[str, float], work: WorkColumns, device: DeviceColumns) ->
 MEMORY = Form(
     "memory",
     (
-        Parameter("floor_ns", 2_000.0, 500.0, 30_000.0),
+        Parameter("floor_ns", 2_000.0, 500.0, 200_000.0),
         Parameter("hbm", 0.8, 0.02, 1.0),
         Parameter("l2", 0.6, 0.02, 1.5),
         Parameter("l2_capacity", 0.7, 0.05, 2.0),
         Parameter("per_block", 4.0, 0.1, 64.0),
-        Parameter("compute", 0.5, 0.01, 1.0),
+        Parameter("compute", 0.5, 0.002, 1.0),
     ),
     time_ns,
     log_sizes,
