@@ -248,9 +248,9 @@ def test_a_hook_pair_is_cheap(stop: StopController) -> None:
     after(leaf, (), {}, None)
     best = float("inf")
     for _ in range(20):
-        begin = time.perf_counter_ns()
+        begin = time.process_time_ns()
         for _ in range(1000):
             before(leaf, ())
             after(leaf, (), {}, None)
-        best = min(best, (time.perf_counter_ns() - begin) / 1000)
+        best = min(best, (time.process_time_ns() - begin) / 1000)
     assert best < 2000, f"{best:.0f} ns a pair"
