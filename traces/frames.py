@@ -22,7 +22,7 @@ MAX_MESSAGE_BYTES = 1 << 28
 """A longer message is damage: the largest real ones (a fused optimizer's) have some 100 KB."""
 MAX_LENGTH_BYTES = 5
 """Bytes of a length: varint32."""
-MAX_UNPACKED_BYTES = 16 << 30
+MAX_UNPACKED_BYTES = 4 << 30
 """Where unpacking a gzip file stops, lest a small file fill the machine."""
 
 _UNPACK_BYTES = 1 << 22

@@ -95,7 +95,7 @@ def build(operations: Sequence[dict[str, Any]]) -> Operations:
                 row[name] = value
         row["tensor_count"] = len(columns["tensors"])
         for position, (storage, offset, extent, role) in enumerate(columns["tensors"]):
-            tensors.append((storage, offset, extent, position, int(role), 0, 0))
+            tensors.append((storage, offset, extent, position % 256, int(role), 0, 0))
         row["communication"] = -1
         if columns["communication"] is not None:
             row["communication"] = len(communications)

@@ -259,9 +259,19 @@ def test_forgotten_events_are_followed_at_least(monkeypatch: pytest.MonkeyPatch)
     assert tracker.control(101, Kind.EVENT_SYNC, (0, 0), 3, None, 0, 0) == {88, 89, 100}
 
 
+def test_an_event_recorded_again_is_young_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subject, "MAX_LIVE_MARKS", 10)
+    tracker = DependencyTracker()
+    for index in range(100):
+        tracker.control(index, Kind.EVENT_RECORD, (0, 0), 7 if index % 5 == 0 else index, None, 0, 0)
+    assert tracker.control(100, Kind.EVENT_SYNC, (0, 0), 7, None, 0, 0) == {95}
+
+
+@pytest.mark.parametrize("batch", [1, 2, 3, 8192])
 def test_freed_storage_is_forgotten_only_after_its_last_use(
-    tmp_path: Path, build_operations: Build, op: Any, tables: Any
+    tmp_path: Path, build_operations: Build, op: Any, tables: Any, batch: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("maya.traces.spool.BATCH_OPERATIONS", batch)
     from maya.traces import MEMORY_DTYPE, MemoryAction, RankWriter
 
     use = [(1, 0, 8, Role.WRITE)]

@@ -16,9 +16,20 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from maya.errors import MayaError
-from maya.traces import TraceError, find_warnings, read_et, read_operations, read_rank, repair_et, validate_et
+from maya.traces import (
+    OPERATION_DTYPE,
+    TraceError,
+    find_problems,
+    find_warnings,
+    read_et,
+    read_operations,
+    read_rank,
+    repair_et,
+    validate_et,
+)
 from maya.traces.chakra_schema import messages
 from maya.traces.frames import find_messages, open_trace
+from maya.traces.node_encoder import ROW_PREFIX
 from maya.traces.wire import varint
 
 
@@ -92,6 +103,28 @@ def test_cycle_is_spelled_out(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match="cyclic"):
         repair_et(path, tmp_path / "b.et")
     assert [entry.name for entry in tmp_path.iterdir()] == ["a.et"]
+
+
+def test_dangling_dependencies_are_no_cycle(tmp_path: Path) -> None:
+    nodes = ({"id": 1, "data_deps": [3, 9], **COMP}, {"id": 3, "data_deps": [8], **COMP})
+    problems = find_problems(read_et(chakra_file(tmp_path / "a.et", *nodes)))
+    found = [(problem.node, problem.problem.split()[0]) for problem in problems]
+    assert found == [(1, "dangling"), (3, "dangling")]
+
+
+@pytest.mark.parametrize(("column", "value"), [("kind", 14), ("phase", 6), ("id", 5)])
+def test_columns_out_of_range(small_et: Path, column: str, value: int) -> None:
+    whole = bytearray(small_et.read_bytes())
+    starts, _ = find_messages(bytes(whole), small_et)
+    at = int(starts[3]) + len(ROW_PREFIX) + OPERATION_DTYPE.fields[column][1]
+    whole[at] = value
+    small_et.write_bytes(whole)
+    with pytest.raises(
+        TraceError, match=rf"byte {starts[3]}, node 2: corrupt: (unknown {column}|ids are not)"
+    ):
+        read_operations(small_et)
+    with pytest.raises(TraceError, match="node 2"):
+        validate_et(small_et)
 
 
 def test_a_node_after_itself(tmp_path: Path) -> None:

@@ -184,6 +184,28 @@ def test_readable_attributes(small_et: Path) -> None:
     assert nodes.types.tolist() == [4, 4, 4, 4, 4, 4, 7, 4, 5, 4, 4, 4]
 
 
+def test_a_receive_counts_what_it_receives(
+    tmp_path: Path, build_operations: Any, op: Any, write_trace: Callable[..., Path]
+) -> None:
+    received = {"communicator": 0, "input_bytes": 0, "output_bytes": 96, "peer": 5, "tag": 1}
+    path = write_trace(tmp_path, build_operations([op(Kind.RECV, 9, communication=received)]), rank=2)
+    attributes = read_et(path).attributes
+    found = {name: attributes[name].values[0] for name in ("comm_size", "comm_src", "comm_dst", "comm_tag")}
+    assert found == {"comm_size": 96, "comm_src": 5, "comm_dst": 2, "comm_tag": 1}
+
+
+@pytest.mark.parametrize("tensors", [3, 4, 511, 512, 513, 65_535, 65_536])
+def test_many_tensors_are_read_the_fast_way(
+    tmp_path: Path, build_operations: Any, op: Any, write_trace: Any, monkeypatch: Any, tensors: int
+) -> None:
+    """At the counts where a length takes one more byte."""
+    use = [(1, 0, 8, Role.READ)] * tensors
+    operations = build_operations([op(Kind.KERNEL, tensors=use), op(Kind.KERNEL, tensors=use[:1])])
+    path = write_trace(tmp_path, operations)
+    monkeypatch.setattr("maya.traces.rank_reader._parse", None)
+    assert same(read_operations(path), operations)
+
+
 def test_row_layout_can_be_decoded_from_the_header_alone(small_et: Path, small: Operations) -> None:
     nodes = read_et(small_et)
     layout = [tuple(column) for column in json.loads(nodes.header.attributes["maya.row_layout"])]
