@@ -25,12 +25,16 @@ TOP_KERNELS = 5
 OWN_ASSUMPTIONS = 3
 LABEL_WIDTH = 15
 KERNEL_NAME_WIDTH = 44
-WIDTH = 100
+WIDTH = 110
 """Longer lines are cut, except on the sentence that names a cause."""
 
 _BOLD, _DIM, _RED, _GREEN, _RESET = "\x1b[1m", "\x1b[2m", "\x1b[31m", "\x1b[32m", "\x1b[0m"
 _MODEL = "model"
 """`Assumption.kind` of Maya's own assumptions."""
+
+
+_READS = frozenset({"item", "copy", "bool", "count"})
+"""`Assumption.kind` of a value that the script read from a tensor without real values."""
 
 
 @dataclass(frozen=True)
@@ -144,13 +148,15 @@ class TextRenderer:
             yield self._row("times rest on", text)
         own = [str(entry.value) for entry in prediction.assumptions if entry.kind == _MODEL]
         read = [entry for entry in prediction.assumptions if entry.kind != _MODEL]
-        lines = [_cut(line, WIDTH - LABEL_WIDTH) for line in own[:OWN_ASSUMPTIONS]]
-        if len(own) > OWN_ASSUMPTIONS:
-            lines[-1] += f" and {len(own) - OWN_ASSUMPTIONS} more"
+        shown = own[:OWN_ASSUMPTIONS]
+        more = f" and {len(own) - len(shown)} more" if len(own) > len(shown) else ""
+        room = WIDTH - LABEL_WIDTH - 2
+        for index, line in enumerate(shown):
+            is_last = index == len(shown) - 1
+            text = _cut(line, room - len(more)) + more if is_last else _cut(line, room)
+            yield self._row("assuming" if index == 0 else "", text)
         if read:
-            lines.append(_assumed(read))
-        for index, line in enumerate(lines):
-            yield self._row("assuming" if index == 0 else "", line)
+            yield self._row("made-up values", _assumed(read))
 
     def _row(self, label: str, text: str) -> str:
         return f"  {self._style(f'{label:<{LABEL_WIDTH}}', _DIM)}{text}"
@@ -186,12 +192,25 @@ def _parts(parts: TimeParts, total_ms: float) -> str:
     )
 
 
-def _assumed(read: list[Assumption]) -> str:
-    most = max(read, key=lambda entry: entry.count)
-    times = sum(entry.count for entry in read)
-    where = f", most at {_nearer(most.source_line)}" if most.source_line else ""
-    values = "1 made-up value" if len(read) == 1 else f"{len(read)} made-up values"
-    return f"{values}, read {times} times by the script{where}"
+def _assumed(made_up: list[Assumption]) -> str:
+    """`mean = 2.0 (train.py:7), checkpoint of torch.save (train.py:9)`, as many as fit."""
+    most_read = sorted(made_up, key=lambda entry: (entry.kind not in _READS, -entry.count))
+    text = _one_assumed(most_read[0])
+    for index, entry in enumerate(most_read[1:], start=1):
+        left = len(most_read) - index
+        longer = f"{text}, {_one_assumed(entry)}"
+        room = WIDTH - LABEL_WIDTH - 2 - (len(" and 99 more") if left > 1 else 0)
+        if len(longer) > room:
+            return f"{text} and {left} more"
+        text = longer
+    return text
+
+
+def _one_assumed(entry: Assumption) -> str:
+    producer = entry.producer.removeprefix("aten::").partition(".")[0]
+    what = f"{producer} = {entry.value}" if entry.kind in _READS else f"{entry.kind} of {entry.producer}"
+    place = f" ({os.path.basename(entry.source_line)})" if entry.source_line else ""
+    return f"{what}{place}"
 
 
 def _nearer(text: str) -> str:
