@@ -136,7 +136,9 @@ class RankWriter:
     def _write_nodes(self, tables: Tables) -> None:
         encoder = NodeEncoder(self.rank, tables, self._spool.communications())
         freed = read_memory(_partial(self._memory_path))
-        freed = freed[freed["action"] == MemoryAction.FREE]
+        freed = freed[freed["action"] == MemoryAction.FREE][["operation", "allocation"]]
+        # Threads log in the order of their locks, which need not be that of the operations.
+        freed = freed[np.argsort(freed["operation"], kind="stable")]
         first_free = 0
         with _partial(self._path).open("wb") as file:
             metadata = global_metadata(self.rank)

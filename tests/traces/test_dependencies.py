@@ -276,8 +276,8 @@ def test_freed_storage_is_forgotten_only_after_its_last_use(
 
     use = [(1, 0, 8, Role.WRITE)]
     operations = build_operations([op(Kind.KERNEL, stream=index, tensors=use) for index in range(4)])
-    freed = np.zeros(1, MEMORY_DTYPE)
-    freed["action"], freed["allocation"], freed["operation"] = MemoryAction.FREE, 1, 2
+    freed = np.zeros(2, MEMORY_DTYPE)
+    freed["action"], freed["allocation"], freed["operation"] = MemoryAction.FREE, [9, 1], [4, 2]
     writer = RankWriter(tmp_path)
     writer.append(operations, tables.operators, tables.metadata, tables.modules, tables.source_lines)
     writer.append_memory(freed)
