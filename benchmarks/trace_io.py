@@ -12,6 +12,11 @@ CPU time of this process, best of the repeats, so that a busy machine does not c
 - import: `import maya.traces` in a fresh interpreter that has imported numpy.
 Goals: append and finish together at most 15 us an operation (25,000 in under 0.5 s is 20), reading 1 M
 operations in under 5 s and 1 GB, importing in under 100 ms.
+
+Measured 2026-11-30, two cores of an AMD EPYC, Python 3.11.7, NumPy 2.4.6, protobuf 7.36.2 (upb): append
+0.12 us, finish 10.3 us an operation (25,000 in 0.26 s), 554 bytes an operation; 1 M operations read in
+1.5 s and 0.86 GB (0.55 GB of it the mapped file); read_et 17 us, validate 18 us, export 11 us a node;
+import 25 ms. The recorded trace of examples/train_gpt.py (30,090 operations): finish 8 to 11 us, read 0.05 s.
 """
 
 from __future__ import annotations
@@ -197,7 +202,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="also write the figures here")
     args = parser.parse_args()
     found = measure(args.operations, args.read_operations, args.repeats)
-    print(f"{args.operations:,} operations written, {args.read_operations:,} read; {platform.processor()}")
+    print(f"{args.operations:,} operations written, {args.read_operations:,} read; {platform.platform()}")
     for name, value in found.items():
         print(f"  {name:<28} {value:10.2f}")
     if args.json:
