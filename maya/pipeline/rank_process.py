@@ -78,12 +78,34 @@ def die_with(parent_pid: int) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
+class PatientOracle:
+    """A duration oracle whose failure stops the script's device clock, not the script.
+
+    The same failure comes up again when the trace is priced, and is reported there.
+    """
+
+    def __init__(self, oracle: DurationOracle) -> None:
+        self._oracle: DurationOracle | None = oracle
+
+    def duration_ns(self, operator: str, metadata_json: str) -> int:
+        """As `DurationOracle`; 0 from the first failure on."""
+        if self._oracle is None:
+            return 0
+        try:
+            return self._oracle.duration_ns(operator, metadata_json)
+        except Exception as error:
+            self._oracle = None
+            problem = f"{operator} cannot be priced ({type(error).__name__}: {error})"
+            print(f"maya: warning: {problem}; the script's GPU clock stands still", file=sys.stderr)
+            return 0
+
+
 def duration_oracle(gpu: str) -> DurationOracle:
     """The device clock of the emulated GPU, answered by the kernel models."""
     from maya.hardware import find_gpu
     from maya.kernel_models import ModelOracle, RooflineModel
 
-    return ModelOracle(RooflineModel(), find_gpu(gpu))
+    return PatientOracle(ModelOracle(RooflineModel(), find_gpu(gpu)))
 
 
 if __name__ == "__main__":

@@ -78,6 +78,8 @@ def _main_peak(run: PricedRun, flops: NDArray[np.int64]) -> str | None:
     of_peak: dict[str, int] = {}
     for (operator, metadata), total in zip(pairs.tolist(), of_pair.tolist(), strict=True):
         key = _peak_of(tables.operators[operator], parse_metadata(tables.metadata[metadata]))
+        if key == "tf32" and key not in run.gpu.peak_tflops:
+            key = "fp32"  # before Ampere the permission to use TF32 means nothing
         if key in run.gpu.peak_tflops:
             of_peak[key] = of_peak.get(key, 0) + total
     return max(of_peak, key=lambda key: (of_peak[key], key), default=None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from dataclasses import dataclass
 
@@ -13,6 +14,8 @@ from maya.traces import Ended
 
 MESSAGE_SHOWN = 300
 """Characters of an exception's message; the script's own traceback has all of it."""
+LAYER_INDEX = re.compile(r"\.\d+(?=\.|$)")
+"""Layers of one kind are added up: no single one of a hundred equal layers holds much."""
 HELD_SHOWN = 3
 """How many holders of memory the sentence names."""
 SIGNAL_EXIT_BASE = 128
@@ -73,16 +76,17 @@ def signal_name(number: int) -> str:
 
 
 def _held(failed: OutOfMemory) -> str:
-    holders = sorted(failed.held, key=lambda held: (-held.bytes, held.module, held.phase))
+    sizes: dict[tuple[str, str], int] = {}
+    for held in failed.held:
+        owner = (LAYER_INDEX.sub(".*", held.module) or "outside of modules", held.phase or "other")
+        sizes[owner] = sizes.get(owner, 0) + held.bytes
+    holders = sorted(sizes.items(), key=lambda item: (-item[1], item[0]))
     if not holders:
         return ""
-    shown = [
-        f"{format_bytes(held.bytes)} {held.module or 'outside of modules'} ({held.phase or 'other'})"
-        for held in holders[:HELD_SHOWN]
-    ]
-    rest = sum(held.bytes for held in holders[HELD_SHOWN:])
+    shown = [f"{format_bytes(size)} {module} ({phase})" for (module, phase), size in holders[:HELD_SHOWN]]
+    rest = sum(size for _, size in holders[HELD_SHOWN:])
     if rest:
-        shown.append(f"{format_bytes(rest)} others")
+        shown.append(f"{format_bytes(rest)} elsewhere")
     return "; held: " + ", ".join(shown)
 
 
