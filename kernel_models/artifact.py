@@ -13,6 +13,7 @@ import numpy as np
 from maya.errors import MayaError
 from maya.kernel_models.card import read_card
 from maya.kernel_models.columns import Floats
+from maya.kernel_models.forms import form_of
 
 SCHEMA_VERSION = 1
 FILE_NAME = "efficiency.json"
@@ -74,6 +75,12 @@ def load_efficiencies(path: Path | None = None) -> Efficiencies:
 
 
 def _fit(entry: Mapping[str, Any]) -> Fit:
+    """One entry, checked against the formula it was made for (ValueError if that has changed since)."""
+    form = form_of(entry["family"])
+    names = {parameter.name for parameter in form.parameters}
+    widths = {len(entry["driver_low"]), len(entry["driver_high"])}
+    if set(entry["parameters"]) != names or widths != {len(form.driver_names)}:
+        raise ValueError(f"{entry['family']} was fitted with another formula than {form.name}")
     return Fit(
         family=entry["family"],
         math=entry["math"],

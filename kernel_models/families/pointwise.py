@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import ceil
 
 from maya.kernel_models.work import (
     KernelWork,
     ceil_div,
     distinct_bytes,
+    item_bytes,
     main_tensor,
     names,
     vector_math,
@@ -96,8 +98,34 @@ def expand_pointwise(name: str, metadata: OperatorMetadata) -> list[KernelWork]:
     ]
 
 
+def expand_sequence(name: str, metadata: OperatorMetadata) -> list[KernelWork]:
+    """arange, range, linspace: `.out` variants are recorded before their output is resized."""
+    tensor = main_tensor(metadata)
+    if tensor is not None and tensor.numel > 0:
+        return expand_pointwise(name, metadata)
+    tensors = metadata.input_tensors()
+    dtype = tensors[0].dtype if tensors else "int64"
+    elements = max(1, _length(metadata))
+    blocks = ceil_div(elements, ELEMENTS_PER_BLOCK)
+    moved = elements * item_bytes(dtype)
+    return [KernelWork("pointwise", f"{name} {dtype}", vector_math(dtype), elements, moved, blocks)]
+
+
+def _length(metadata: OperatorMetadata) -> int:
+    steps = metadata.args.get("steps")
+    if isinstance(steps, int):
+        return steps
+    start, end, step = (
+        metadata.args.get(key, default) for key, default in (("start", 0), ("end", 0), ("step", 1))
+    )
+    if not all(isinstance(value, int | float) for value in (start, end, step)) or step == 0:
+        return 1
+    return ceil((end - start) / step)
+
+
 _SPECIAL = frozenset(names(SPECIAL))
 
-OPERATORS: dict[str, Callable[[str, OperatorMetadata], list[KernelWork]]] = dict.fromkeys(
-    sorted(TRANSCENDENTAL | _SPECIAL | set(names(PLAIN))), expand_pointwise
-)
+OPERATORS: dict[str, Callable[[str, OperatorMetadata], list[KernelWork]]] = {
+    **dict.fromkeys(sorted(TRANSCENDENTAL | _SPECIAL | set(names(PLAIN))), expand_pointwise),
+    **dict.fromkeys(("arange", "range", "linspace", "logspace"), expand_sequence),
+}

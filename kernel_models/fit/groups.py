@@ -29,7 +29,11 @@ FLASH_4_OVER_2 = 2.3
 """Forward on Blackwell, taken from the backward rows of both on B200: no forward of FlashAttention-2 was
 found there."""
 
+WEIGHT_GRADIENT_LAYOUT = 1.10
+"""Time of an NT product over TN, as fitted on A100: Hopper has no rows of that layout."""
+
 FIXED: dict[tuple[str, str], dict[str, float]] = {
+    ("gemm", "hopper"): {"layout_nt": WEIGHT_GRADIENT_LAYOUT},
     ("attention_forward", "hopper"): {"cudnn": FLASH_3_OVER_2},
     ("attention_forward", "blackwell"): {"cudnn": FLASH_4_OVER_2},
 }

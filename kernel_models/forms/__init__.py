@@ -45,7 +45,7 @@ DEFAULTS: dict[str, dict[str, float]] = {
     "batch_norm": {"hbm": 0.75, "floor_ns": 3_500.0},
     "batch_norm_backward": {"hbm": 0.75, "floor_ns": 4_000.0},
     "norm_backward": {"hbm": 0.6},
-    "spatial": {"hbm": 0.6, "compute": 0.3},
+    "spatial": {"hbm": 0.6, "compute": 0.015},
     "memcpy": {"hbm": 0.85, "floor_ns": 1_500.0},
     "memset": {"hbm": 0.9, "floor_ns": 1_500.0},
     "solver": {"compute": 0.05, "floor_ns": 60_000.0, "per_block": 0.25},

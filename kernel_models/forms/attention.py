@@ -59,4 +59,5 @@ ATTENTION = Form(
     ),
     time_ns,
     drivers,
+    ("heads", "queries", "keys", "head_size", "backend"),
 )

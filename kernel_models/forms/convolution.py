@@ -15,6 +15,9 @@ from maya.kernel_models.columns import DeviceColumns, Floats, WorkColumns
 from maya.kernel_models.forms.form import Form, Parameter, smooth_maximum
 
 TILE = 64.0
+TENSOR_CORE_RATE = 4e11
+"""Operations per second and SM above which the peak is a tensor core's (CUDA cores: 128 at 2 GHz = 2.6e11
+multiply-adds)."""
 
 
 def time_ns(p: Mapping[str, float], work: WorkColumns, device: DeviceColumns) -> Floats:
@@ -39,6 +42,9 @@ def time_ns(p: Mapping[str, float], work: WorkColumns, device: DeviceColumns) ->
     winograd = (taps == 9.0) & (stride == 1.0) & (groups <= 1.0)
     rate = np.where(winograd, rate * p["winograd"], rate)
     rate = np.where(direction == 1, rate * p["data"], np.where(direction == 2, rate * p["weight"], rate))
+    tensor_core = work.peak > TENSOR_CORE_RATE * 2.0 * device.sm_count
+    odd = tensor_core & ((c_in % 8 != 0) | (c_out % 8 != 0)) & (c_in > 4)
+    rate = np.where(odd, rate / p["misaligned"], rate)
     arithmetic = work.flops * idle * ragged ** p["raggedness"] / (work.peak * rate)
     memory = work.moved_bytes / (device.bandwidth * p["hbm"])
     result: Floats = p["floor_ns"] + 1e9 * smooth_maximum(arithmetic, memory)
@@ -65,9 +71,11 @@ CONVOLUTION = Form(
         Parameter("data", 0.9, 0.3, 1.3),
         Parameter("weight", 0.8, 0.2, 1.3),
         Parameter("quantisation", 0.5, 0.01, 1.0),
+        Parameter("misaligned", 1.5, 1.0, 8.0),
         Parameter("raggedness", 0.5, 0.01, 1.0),
         Parameter("hbm", 0.6, 0.05, 1.0),
     ),
     time_ns,
     drivers,
+    ("pixels", "c_in", "c_out", "flops"),
 )

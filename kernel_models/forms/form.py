@@ -29,12 +29,14 @@ class Form:
         parameters: in a fixed order.
         time_ns: (parameters by name, work, device) → [k] nanoseconds.
         drivers: work → [k, d] log sizes; inside their fitted range a prediction interpolates.
+        driver_names: [d] what the columns of `drivers` are.
     """
 
     name: str
     parameters: tuple[Parameter, ...]
     time_ns: Callable[[Mapping[str, float], WorkColumns, DeviceColumns], Floats]
     drivers: Callable[[WorkColumns], Floats]
+    driver_names: tuple[str, ...]
 
     def defaults(self) -> dict[str, float]:
         """Parameter name → default."""
@@ -54,6 +56,9 @@ def smooth_maximum(*terms: Floats) -> Floats:
         total = total + square * square * square
     result: Floats = largest * np.sqrt(np.cbrt(total))
     return result
+
+
+LOG_SIZES = ("bytes", "flops")
 
 
 def log_sizes(work: WorkColumns) -> Floats:

@@ -89,9 +89,11 @@ def _item_bytes(work: WorkColumns) -> Floats:
 
 
 def drivers(work: WorkColumns) -> Floats:
-    """[k, 4]: logs of rows, columns, depth and flops."""
+    """[k, 5]: logs of rows, columns, depth and flops; and the layout (NT 0, NN 1, TN 3), as it must have been
+    measured."""
     sizes = np.stack([work.shape[:, 0] * work.shape[:, 1], work.shape[:, 2], work.shape[:, 3], work.flops], 1)
-    result: Floats = np.log(np.maximum(sizes, 1.0))
+    layout = work.shape[:, 4:5] + 2.0 * work.shape[:, 5:6]
+    result: Floats = np.concatenate([np.log(np.maximum(sizes, 1.0)), layout], axis=1)
     return result
 
 
@@ -115,4 +117,5 @@ GEMM = Form(
     ),
     time_ns,
     drivers,
+    ("rows", "columns", "depth", "flops", "layout"),
 )

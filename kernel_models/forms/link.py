@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from maya.kernel_models.columns import DeviceColumns, Floats, WorkColumns
-from maya.kernel_models.forms.form import Form, Parameter, log_sizes
+from maya.kernel_models.forms.form import LOG_SIZES, Form, Parameter, log_sizes
 
 _PARAMETERS = (
     Parameter("floor_ns", 2_000.0, 200.0, 40_000.0),
@@ -25,5 +25,5 @@ def peer_link_ns(p: Mapping[str, float], work: WorkColumns, device: DeviceColumn
     return result
 
 
-LINK = Form("link", _PARAMETERS, host_link_ns, log_sizes)
-PEER = Form("peer", _PARAMETERS, peer_link_ns, log_sizes)
+LINK = Form("link", _PARAMETERS, host_link_ns, log_sizes, LOG_SIZES)
+PEER = Form("peer", _PARAMETERS, peer_link_ns, log_sizes, LOG_SIZES)

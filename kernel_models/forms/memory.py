@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from maya.kernel_models.columns import DeviceColumns, Floats, WorkColumns
-from maya.kernel_models.forms.form import Form, Parameter, log_sizes, smooth_maximum
+from maya.kernel_models.forms.form import LOG_SIZES, Form, Parameter, log_sizes, smooth_maximum
 
 TRANSITION = 2.0
 """Steepness of the change from L2 to HBM speed over the working set's size."""
@@ -44,4 +44,5 @@ MEMORY = Form(
     ),
     time_ns,
     log_sizes,
+    LOG_SIZES,
 )

@@ -46,4 +46,5 @@ RECURRENT = Form(
     ),
     time_ns,
     drivers,
+    ("hidden", "batch", "steps"),
 )

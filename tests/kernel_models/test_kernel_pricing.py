@@ -115,7 +115,8 @@ def test_without_fits_everything_is_a_roofline() -> None:
 
 
 def fit(generation: str, math: str = "bf16", **parameters: float) -> Fit:
-    low, high = np.log([64.0, 64.0, 64.0, 1e6]), np.log([8192.0, 8192.0, 8192.0, 1e13])
+    low = np.append(np.log([64.0, 64.0, 64.0, 1e6]), 0.0)
+    high = np.append(np.log([8192.0, 8192.0, 8192.0, 1e13]), 3.0)
     chosen = default_parameters("gemm") | parameters
     return Fit("gemm", math, generation, chosen, low, high, 0.9, 1.2, 1000)
 
@@ -189,6 +190,15 @@ def test_defaults_lie_within_their_bounds() -> None:
         ('{"schema_version": 99, "fits": []}', "schema version 99"),
         ('{"schema_version": 1}', "damaged"),
         (json.dumps({"schema_version": 1, "fits": [{"family": "gemm"}]}), "damaged"),
+        (
+            json.dumps(
+                {
+                    "schema_version": 1,
+                    "fits": [{"family": "gemm", "parameters": {}, "driver_low": [], "driver_high": []}],
+                }
+            ),
+            "another formula",
+        ),
     ],
 )
 def test_broken_cards_are_explained(tmp_path: Path, content: str | None, message: str) -> None:

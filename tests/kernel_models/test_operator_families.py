@@ -258,6 +258,18 @@ def test_scalars_and_host_tensors_move_nothing(tensor: Any) -> None:
     assert work.moved_bytes == 2 * 4096
 
 
+def test_arange_is_priced_though_its_output_was_not_resized_yet(tensor: Any) -> None:
+    args = {"start": 0, "end": 1024, "step": 1, "out": tensor([0], "int64")}
+    (work,) = kernels("aten::arange.start_out", args)
+    assert (work.family, work.moved_bytes) == ("pointwise", 8192)
+
+
+def test_empty_tensors_launch_nothing(tensor: Any) -> None:
+    assert (
+        kernels("aten::add.Tensor", {"self": tensor([0, 4]), "other": tensor([0, 4])}, [tensor([0, 4])]) == []
+    )
+
+
 def test_unknown_operator_is_priced_by_bytes_and_says_so(tensor: Any) -> None:
     (work,) = kernels("mylib::fused_thing", {"x": tensor([1024])}, [tensor([1024])])
     assert (work.family, work.known, work.moved_bytes) == ("unknown", False, 4096)
