@@ -16,23 +16,36 @@ inline at::Tensor tensor_from_python(const py::object& object) {
   return THPVariable_Unpack(object.ptr());
 }
 
-// A fork must not copy a lock that another thread holds: take them all around it. The child (a
-// DataLoader worker) does not record.
+// A fork must not copy a lock that another thread holds: take them all around it, outer ones first
+// (a workspace is allocated under its lock, an allocation is recorded under the allocator's). The
+// child (a DataLoader worker) does not record.
 inline void lock_all() {
+  CublasWorkspaces::instance().mutex().lock();
   for (int device = 0; device < DeviceAllocators::instance().device_count(); ++device) DeviceAllocators::instance().of(device).lock();
   Recorder::instance().mutex().lock();
   Attribution::instance().mutex().lock();
   SourceLines::instance().mutex().lock();
+  Attribution::instance().lock_logs();
   PinnedMemory::instance().mutex().lock();
+  Statistics::instance().mutex().lock();
+  other_kernels_mutex().lock();
+  materialise_mutex().lock();
+  for (int device = 0; device < machine().device_count; ++device) device_generator(default_generator(device))->mutex_.lock();
   cache_mutex().lock();
 }
 inline void unlock_all() {
   cache_mutex().unlock();
+  for (int device = 0; device < machine().device_count; ++device) device_generator(default_generator(device))->mutex_.unlock();
+  materialise_mutex().unlock();
+  other_kernels_mutex().unlock();
+  Statistics::instance().mutex().unlock();
   PinnedMemory::instance().mutex().unlock();
+  Attribution::instance().unlock_logs();
   SourceLines::instance().mutex().unlock();
   Attribution::instance().mutex().unlock();
   Recorder::instance().mutex().unlock();
   for (int device = 0; device < DeviceAllocators::instance().device_count(); ++device) DeviceAllocators::instance().of(device).unlock();
+  CublasWorkspaces::instance().mutex().unlock();
 }
 inline void unlock_all_in_child() {
   Recorder::instance().forget_after_fork();
@@ -52,6 +65,7 @@ inline void bind_machine(py::module_& module) {
       py::arg("cuda_runtime_version"));
   module.def("direct_operators", &direct_operators);
   module.def("register_operators", &register_operators);
+  module.def("refuse_operators", &refuse_operators, py::arg("dispatch_key"), py::arg("names"));
   module.def("device_count", [] { return machine().device_count; });
   module.def("current_device", [] { return static_cast<int>(current_device_index); });
   module.def("set_device", [](int device) {
@@ -186,6 +200,9 @@ inline void bind_values(py::module_& module) {
     if (!block) return "known";
     return block->state == ValueState::Known ? "known" : block->state == ValueState::Constant ? "constant" : "unknown";
   });
+  // For tests: as if an operator without values had written the tensor.
+  module.def("forget_values", [](const py::object& tensor, const std::string& producer) { wrote(tensor_from_python(tensor), false, Recorder::instance().intern_name(producer)); },
+             py::arg("tensor"), py::arg("producer") = "maya::forgotten");
   module.def("storage_is_known", [](uintptr_t storage) {
     auto* block = block_of(reinterpret_cast<c10::StorageImpl*>(storage)->data_ptr());
     return !block || block->state != ValueState::Unknown;

@@ -11,6 +11,7 @@
 #include "kernels/attention.h"
 #include "kernels/copies.h"
 #include "kernels/creation_and_views.h"
+#include "kernels/ctc.h"
 #include "kernels/indexing.h"
 #include "kernels/reads.h"
 #include "kernels/rnn.h"
@@ -45,13 +46,18 @@ inline void register_direct_kernels(torch::Library& library) {
   library.impl("_fused_sdp_choice", fused_sdp_choice);
   library.impl("_amp_foreach_non_finite_check_and_unscale_", amp_foreach_non_finite_check_and_unscale_);
   library.impl("_cudnn_rnn_flatten_weight", cudnn_rnn_flatten_weight);
+  library.impl("_use_cudnn_ctc_loss", use_cudnn_ctc_loss);
+  library.impl("_use_cudnn_ctc_loss.Tensor", use_cudnn_ctc_loss_tensor);
+  library.impl("_use_miopen_ctc_loss", use_miopen_ctc_loss);
+  library.impl("_use_miopen_ctc_loss.Tensor", use_miopen_ctc_loss_tensor);
+  library.impl("_efficientzerotensor", efficient_zero_tensor);
 }
 
 inline const std::vector<std::string>& direct_operators() {
   static const std::vector<std::string> names{
       "empty.memory_format", "empty_strided", "as_strided", "view", "_reshape_alias", "unfold", "view_as_real", "view_as_complex", "copy_",
       "_local_scalar_dense", "equal", "resize_", "set_.source_Storage", "set_.source_Storage_storage_offset", "set_.source_Tensor", "set_", "is_set_to",
-      "record_stream", "_fused_sdp_choice", "_amp_foreach_non_finite_check_and_unscale_", "_cudnn_rnn_flatten_weight", "is_pinned", "_pin_memory"};
+      "record_stream", "_fused_sdp_choice", "_amp_foreach_non_finite_check_and_unscale_", "_cudnn_rnn_flatten_weight", "_use_cudnn_ctc_loss", "_use_cudnn_ctc_loss.Tensor", "_use_miopen_ctc_loss", "_use_miopen_ctc_loss.Tensor", "_efficientzerotensor", "is_pinned", "_pin_memory"};
   return names;
 }
 
@@ -64,7 +70,7 @@ inline std::vector<c10::RegistrationHandleRAII>& registrations() {
   return *handles;
 }
 
-// Gives each named aten operator the boxed kernel. Returns the names this torch does not have.
+// Gives each named operator (of aten, unless it says `namespace::name`) the boxed kernel. Returns the names this torch does not have.
 inline std::vector<std::string> register_operators(const std::vector<std::string>& names) {
   SilentWarnings silent;  // "Overriding a previously registered kernel", once for each, in a CUDA build
   c10::WarningUtils::WarningHandlerGuard guard(&silent);
@@ -72,7 +78,7 @@ inline std::vector<std::string> register_operators(const std::vector<std::string
   for (const auto& name : names) {
     auto dot = name.find('.');
     auto base = name.substr(0, dot);
-    c10::OperatorName full("aten::" + base, dot == std::string::npos ? "" : name.substr(dot + 1));
+    c10::OperatorName full(base.find("::") == std::string::npos ? "aten::" + base : base, dot == std::string::npos ? "" : name.substr(dot + 1));
     if (!c10::Dispatcher::singleton().findSchema(full)) {
       absent.push_back(name);
       continue;
@@ -84,22 +90,40 @@ inline std::vector<std::string> register_operators(const std::vector<std::string
   return absent;
 }
 
+inline void no_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack*) {
+  TORCH_CHECK_NOT_IMPLEMENTED(false, "Maya does not emulate ", op.schema().name(), " on sparse, quantized or nested CUDA tensors yet");
+}
+
+// Gives every operator that has a kernel of its own for `key` (a CUDA build's for sparse, quantized and
+// nested tensors, which would ask the driver) the refusal below: a fallback does not displace them.
+inline void refuse_operators(const std::string& key, const std::vector<std::string>& names) {
+  SilentWarnings silent;
+  c10::WarningUtils::WarningHandlerGuard guard(&silent);
+  for (const auto& name : names) {
+    auto dot = name.find('.');
+    c10::OperatorName full(name.substr(0, dot), dot == std::string::npos ? "" : name.substr(dot + 1));
+    if (!c10::Dispatcher::singleton().findSchema(full)) continue;
+    registrations().push_back(c10::Dispatcher::singleton().registerImpl(full, c10::parseDispatchKey(key), c10::KernelFunction::makeFromBoxedFunction<&no_kernel>(), std::nullopt,
+                                                                        nullptr, "maya"));
+  }
+}
+
+inline std::mutex& other_kernels_mutex() {
+  static auto* mutex = new std::mutex;
+  return *mutex;
+}
+
 // Operators outside the list (a library's own): the boxed kernel, one instance for each schema.
 inline void any_operator(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
-  static auto* mutex = new std::mutex;
   static auto* kernels = new std::unordered_map<const void*, std::unique_ptr<BoxedKernel>>;
   BoxedKernel* kernel;
   {
-    std::lock_guard<std::mutex> lock(*mutex);
+    std::lock_guard<std::mutex> lock(other_kernels_mutex());
     auto& slot = (*kernels)[&op.schema()];
     if (!slot) slot = std::make_unique<BoxedKernel>();
     kernel = slot.get();
   }
   (*kernel)(op, keys, stack);
-}
-
-inline void no_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack*) {
-  TORCH_CHECK_NOT_IMPLEMENTED(false, "Maya does not emulate ", op.schema().name(), " on sparse, quantized or nested CUDA tensors yet");
 }
 
 inline void install_device() {
@@ -108,7 +132,7 @@ inline void install_device() {
   c10::SetAllocator(c10::kCUDA, &DeviceAllocator::instance(), 255);
   install_hooks();
   at::native::_fused_sdp_choice_stub.set_cuda_dispatch_ptr(&fused_sdp_choice);
-  at::native::lstm_cudnn_stub.set_cuda_dispatch_ptr(&lstm_cudnn);
+  install_rnn_stubs();
   set_attention_priority();
 }
 

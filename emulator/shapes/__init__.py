@@ -1,5 +1,5 @@
 """Output shapes of operators for which torch has no meta kernel."""
 
+from maya.emulator.shapes.registration import register_missing_shapes
 
-def register_missing_shapes() -> None:
-    """Teach torch's meta device the operators it lacks. Idempotent within a process."""
+__all__ = ["register_missing_shapes"]

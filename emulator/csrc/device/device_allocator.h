@@ -32,6 +32,7 @@ inline c10::DataPtr allocate_device_memory(size_t bytes, int device) {
       TORCH_CHECK_WITH(OutOfMemoryError, false, error.what());
     }
     owned->allocation_id = owned->block->allocation_id;
+    owned->block->owner = owned.get();
     pointer = reinterpret_cast<void*>(owned->block->address);
   }
   return {pointer, owned.release(), &delete_device_block, c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(device))};

@@ -27,7 +27,7 @@ struct DeviceBlock {
   Block* block = nullptr;  // null for a storage of no bytes
   int device = 0;
   int64_t allocation_id = -1;
-  ValueState state = ValueState::Unknown;
+  std::atomic<ValueState> state = ValueState::Unknown;
   c10::ScalarType constant_type = c10::ScalarType::Byte;
   double constant = 0;
   int32_t producer = -1;  // operator that wrote the unknown value
@@ -39,6 +39,10 @@ inline void delete_device_block(void* context);
 inline DeviceBlock* block_of(const c10::DataPtr& data) {
   return data.get_deleter() == &delete_device_block ? static_cast<DeviceBlock*>(data.get_context()) : nullptr;
 }
+
+// The block that begins where `data` points though another owner holds the pointer: from_blob and
+// DLPack, by which PyTorch pickles storages and libraries exchange tensors. Null for host memory.
+inline DeviceBlock* block_at(const c10::DataPtr& data);
 
 // Hands the caching allocator's events to the recorder.
 struct RecordingObserver final : AllocatorEvents {
@@ -117,5 +121,13 @@ class DeviceAllocators {
   RecordingClock clock_;
   std::vector<std::unique_ptr<CachingAllocator>> allocators_;
 };
+
+inline DeviceBlock* block_at(const c10::DataPtr& data) {
+  if (!data.get() || !data.device().is_cuda()) return nullptr;
+  int device = DeviceAllocators::instance().device_at(data.get());
+  if (device < 0) return nullptr;
+  auto* block = DeviceAllocators::instance().of(device).find(reinterpret_cast<uint64_t>(data.get()));
+  return block ? static_cast<DeviceBlock*>(block->owner) : nullptr;
+}
 
 }  // namespace maya

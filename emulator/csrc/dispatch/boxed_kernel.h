@@ -45,7 +45,7 @@ struct BoxedKernel final : c10::OperatorKernel {
     if (!compute || !compute_on_host(op, facts, arguments, cached.get(), results)) {
       if (!cached) throw_without_shape(facts);
       results.clear();
-      make_unknown(op, facts, arguments, *cached, results);
+      make_unknown(op, facts, arguments, call, *cached, results);
     }
     record(facts, arguments, results, cached.get(), call);
     stack->resize(begin);
@@ -97,6 +97,10 @@ struct BoxedKernel final : c10::OperatorKernel {
         host.emplace_back(device_generator(default_generator(current_device_index))->next_cpu_generator());
         continue;
       }
+      if (facts.has_out && !cached && facts.writes(a) && argument.isTensor()) {
+        host.emplace_back(at::detail::empty_cpu({0}, argument.toTensor().scalar_type()));
+        continue;
+      }
       if (facts.overwrites_self && facts.writes(a) && !prepare_overwrite(argument)) return false;
       host.push_back(map_tensors(argument, c10::Device(c10::kCPU), [](const at::Tensor& tensor) { return tensor.is_cpu() ? tensor : host_alias(tensor); }));
     }
@@ -104,6 +108,7 @@ struct BoxedKernel final : c10::OperatorKernel {
       at::AutoDispatchBelowADInplaceOrView below;
       op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &host);
     } catch (const c10::Error& error) {
+      throw_as_the_device_would(error);
       // A dtype or size the CPU kernel lacks but the GPU has (half convolutions, say). The meta
       // kernel has already accepted the call; without its word the error is the user's.
       if (!cached) throw;
@@ -112,6 +117,7 @@ struct BoxedKernel final : c10::OperatorKernel {
     }
     Statistics::instance().computed++;
     const size_t first = host.size() - facts.return_count;
+    if (facts.has_out && !cached) fill_out_arguments(facts, arguments, host, first);
     for (size_t r = 0; r < facts.return_count; ++r) {
       if (facts.return_aliases[r] >= 0) {
         results.push_back(arguments[facts.return_aliases[r]]);
@@ -133,6 +139,14 @@ struct BoxedKernel final : c10::OperatorKernel {
     return true;
   }
 
+  // Mistakes in the values themselves: an index beyond its dimension stops a GPU kernel with an assert.
+  static void throw_as_the_device_would(const c10::Error& error) {
+    std::string message = error.what_without_backtrace();
+    bool index = dynamic_cast<const c10::IndexError*>(&error) || message.find("out of bounds") != std::string::npos || message.find("out of range") != std::string::npos;
+    TORCH_CHECK(!index, "CUDA error: device-side assert triggered\n", message);
+    if (message.find("unsupported operation:") != std::string::npos) throw;
+  }
+
   // The optimizers' step counters: dozens of 0-dim tensors, on which the CPU's slow path is slow.
   static bool add_scalar_to_counters(const OperatorFacts& facts, c10::ArrayRef<at::IValue> arguments, torch::jit::Stack&) {
     if (facts.name != "aten::_foreach_add_.Scalar" || !arguments[1].isScalar()) return false;
@@ -147,6 +161,18 @@ struct BoxedKernel final : c10::OperatorKernel {
     }
     Statistics::instance().computed++;
     return true;
+  }
+
+  // The sizes of out= arguments came with the results.
+  static void fill_out_arguments(const OperatorFacts& facts, c10::ArrayRef<at::IValue> arguments, const torch::jit::Stack& host, size_t first) {
+    for (size_t r = 0; r < facts.return_count; ++r) {
+      if (facts.return_aliases[r] < 0 || !host[first + r].isTensor()) continue;
+      const auto& out = arguments[facts.return_aliases[r]].toTensor();
+      const auto& values = host[first + r].toTensor();
+      if (out.sizes() != values.sizes()) resize_device_tensor(out, values.sizes());
+      if (covers_storage(out) || is_known(out)) adopt_values(out, values);
+      else wrote(out, false, facts.name_id);
+    }
   }
 
   // Values to write into, where all of the storage is about to be written.
@@ -169,8 +195,8 @@ struct BoxedKernel final : c10::OperatorKernel {
     return device;
   }
 
-  static void make_unknown(const c10::OperatorHandle& op, const OperatorFacts& facts, c10::ArrayRef<at::IValue> arguments, const CachedCall& cached, torch::jit::Stack& results) {
-    if (facts.random && facts.generator_arguments) advance_generator(facts, arguments);
+  static void make_unknown(const c10::OperatorHandle& op, const OperatorFacts& facts, c10::ArrayRef<at::IValue> arguments, const CallArguments& call, const CachedCall& cached, torch::jit::Stack& results) {
+    if (facts.random) advance_generator(facts, arguments);
     std::optional<double> constant = finite_answer(facts, arguments);
     if (!constant && facts.selects_constant && facts.return_count == 1) constant = evaluate_on_constants(op, facts, arguments);
     if (constant && facts.sums && *constant != 0) constant.reset();  // a sum of ones is no constant of the inputs
@@ -179,7 +205,7 @@ struct BoxedKernel final : c10::OperatorKernel {
       else wrote(tensor, false, facts.name_id);
     };
     for (size_t a = 0; a < arguments.size(); ++a)
-      if (facts.writes(a)) for_each_tensor(arguments[a], settle);
+      if (call.writes(a)) for_each_tensor(arguments[a], settle);
     for (size_t r = 0; r < facts.return_count; ++r) {
       switch (cached.forms[r]) {
         case CachedCall::Form::Alias: results.push_back(arguments[facts.return_aliases[r]]); break;
@@ -204,6 +230,7 @@ struct BoxedKernel final : c10::OperatorKernel {
   }
 
   static void advance_generator(const OperatorFacts& facts, c10::ArrayRef<at::IValue> arguments) {
+    if (!facts.generator_arguments) device_generator(default_generator(current_device_index))->advance();
     for (size_t a = 0; a < arguments.size(); ++a) {
       if (!facts.is_generator(a)) continue;
       const auto& generator = arguments[a].isGenerator() ? arguments[a].toGenerator() : default_generator(current_device_index);
@@ -215,7 +242,7 @@ struct BoxedKernel final : c10::OperatorKernel {
     c10::SmallVector<TensorUse, 16> uses;
     if (Recorder::instance().enabled()) {
       for (size_t a = 0; a < arguments.size(); ++a) {
-        Role role = !facts.writes(a) ? Role::Read : facts.overwrites_self ? Role::Write : Role::ReadWrite;
+        Role role = !call.writes(a) ? Role::Read : facts.overwrites_self ? Role::Write : Role::ReadWrite;
         for_each_tensor(arguments[a], [&](const at::Tensor& tensor) { uses.push_back(use_of(tensor, a, role)); });
       }
       for (size_t r = 0; r < results.size(); ++r)

@@ -1,5 +1,6 @@
 // One pass over a call's arguments: device, known values, autograd; and walks over its tensors.
 #pragma once
+#include <ATen/MemoryOverlap.h>
 #include <ATen/core/ivalue.h>
 
 #include "../recording/records.h"
@@ -67,8 +68,12 @@ struct CallArguments {
   bool all_known = true;     // every value the operator reads is known
   bool inputs_small = true;  // all tensors are small enough for their values to be followed
   bool requires_grad = false;
+  uint64_t written = 0;      // bit a: argument a is written by this call
 
   CallArguments(const OperatorFacts& facts, c10::ArrayRef<at::IValue> arguments) {
+    written = facts.written_arguments;
+    if (facts.training_argument < 0 || arguments[facts.training_argument].toBool()) written |= facts.unannounced_writes;
+    if (facts.checks_overlap) check_overlap(facts, arguments);
     const at::Tensor* host_tensor = nullptr;
     size_t host_argument = 0;
     for (size_t a = 0; a < arguments.size(); ++a) {
@@ -90,7 +95,21 @@ struct CallArguments {
     if (host_tensor && device >= 0 && !facts.allows_host_tensors) mixed_devices(facts, host_argument, c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(device)), host_tensor->device());
   }
 
+  bool writes(size_t argument) const { return (written >> argument) & 1; }
+
  private:
+  // As TensorIterator does on a device; meta kernels leave these checks out.
+  static void check_overlap(const OperatorFacts& facts, c10::ArrayRef<at::IValue> arguments) {
+    for (size_t a = 0; a < arguments.size(); ++a) {
+      if (!facts.writes(a) || !arguments[a].isTensor()) continue;
+      const auto& target = arguments[a].toTensor();
+      if (!target.defined()) continue;
+      at::assert_no_internal_overlap(target);
+      if (!facts.pointwise) continue;
+      for (size_t b = 0; b < arguments.size(); ++b)
+        if (b != a && arguments[b].isTensor() && arguments[b].toTensor().defined()) at::assert_no_partial_overlap(target, arguments[b].toTensor());
+    }
+  }
   void same_device(const OperatorFacts& facts, size_t argument, int other) {
     if (device < 0) device = other;
     if (other != device)

@@ -2,6 +2,7 @@
 // suggested memory format is put back. The rule is cuDNN's: either operand channels-last (and no
 // float64) makes the result channels-last.
 #pragma once
+#include <ATen/Context.h>
 #include <c10/core/MemoryFormat.h>
 
 #include "operator_facts.h"
@@ -17,6 +18,7 @@ inline void make_channels_last(OutputMeta& meta) {
 }
 
 inline void keep_channels_last(const OperatorFacts& facts, c10::ArrayRef<at::IValue> arguments, CachedCall& call) {
+  if (!at::globalContext().userEnabledCuDNN()) return;  // PyTorch's own kernels answer contiguous
   bool channels_last = false;
   for (size_t a = 0; a < arguments.size(); ++a) {
     const auto& name = facts.argument_names[a];

@@ -8,6 +8,7 @@
 #include "../values/policy.h"
 #include "call_arguments.h"
 #include "convolution_format.h"
+#include "functional_sibling.h"
 #include "oracle.h"
 #include "shape_cache.h"
 #include "statistics.h"
@@ -80,7 +81,13 @@ inline std::shared_ptr<const CachedCall> call_meta(const c10::OperatorHandle& op
       op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), &stack);
     } catch (const c10::NotImplementedError& error) {
       Statistics::instance().note_missing_meta(facts.name, error.what_without_backtrace());
-      if (!facts.only_aliases || facts.has_out) {
+      if (facts.has_out) {
+        if (computable) return nullptr;
+        auto results = call_functional_sibling(facts, kept);
+        if (!results) throw;
+        for (size_t r = 0; r < facts.return_count; ++r)
+          if (facts.return_aliases[r] >= 0) kept[facts.return_aliases[r]] = (*results)[r];
+      } else if (!facts.only_aliases) {
         if (computable) return nullptr;
         throw;
       }

@@ -1,6 +1,7 @@
 // What the boxed kernel must know about an operator, read off its schema once.
 #pragma once
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/enum_tag.h>
 
 #include <string>
 #include <unordered_set>
@@ -25,6 +26,8 @@ struct OperatorFacts {
   int32_t name_id = 0;
   size_t argument_count = 0, return_count = 0;
   uint64_t written_arguments = 0;    // bit a: argument a is written
+  uint64_t unannounced_writes = 0;   // written although the schema does not say so (running statistics)
+  int training_argument = -1;        // only where this argument is true; -1: always
   uint64_t generator_arguments = 0;  // bit a: argument a is a Generator
   uint64_t dtype_arguments = 0;      // bit a: argument a is a ScalarType
   std::vector<int> return_aliases;   // argument that return r is, -1 for a fresh output
@@ -33,6 +36,8 @@ struct OperatorFacts {
   bool only_aliases = false;     // every return is an argument (in-place, _foreach_*_, void)
   bool has_out = false;          // out= variant: written arguments may be resized
   bool overwrites_self = false;  // does not read what it writes: fill_, normal_, out=
+  bool checks_overlap = false;   // refuses to write where elements share memory
+  bool pointwise = false;
   bool data_dependent = false;
   bool computable = false;  // there is a CPU kernel with the same meaning
   bool allows_host_tensors = false;
@@ -54,6 +59,7 @@ struct OperatorFacts {
     read_arguments(schema);
     read_returns(schema);
     classify(op);
+    find_unannounced_writes();
   }
 
   bool writes(size_t argument) const { return (written_arguments >> argument) & 1; }
@@ -93,17 +99,33 @@ struct OperatorFacts {
       if (source < 0) only_aliases = false;
       return_aliases.push_back(source);
     }
+    // cuDNN hands back the weight buffer it was given.
+    if (base_name == "_cudnn_rnn") return_aliases[4] = 3;
+  }
+
+  // PyTorch's schemas of these older operators do not mark what they update.
+  void find_unannounced_writes() {
+    static const NameSet updates_statistics{"native_batch_norm", "cudnn_batch_norm", "batch_norm_update_stats", "batch_norm_gather_stats", "batch_norm_gather_stats_with_counts"};
+    if (!updates_statistics.count(base_name) || has_out) return;
+    for (size_t a = 0; a < argument_count; ++a) {
+      if (argument_names[a] == "running_mean" || argument_names[a] == "running_var") unannounced_writes |= 1ull << a;
+      if (argument_names[a] == "training") training_argument = static_cast<int>(a);
+    }
   }
 
   void classify(const c10::OperatorHandle& op) {
     static const NameSet overwriting{"fill_", "zero_", "normal_", "uniform_", "random_", "exponential_", "log_normal_", "cauchy_", "geometric_", "bernoulli_", "_foreach_zero_", "eye_"};
-    static const NameSet host_tensors{"index", "index_put", "index_put_", "_index_put_impl_", "_unsafe_index", "_unsafe_index_put", "_ctc_loss", "_cudnn_rnn", "_cudnn_rnn_backward", "_efficient_attention_backward", "_flash_attention_backward",
+    static const NameSet host_tensors{"index", "index_put", "index_put_", "_index_put_impl_", "_unsafe_index", "_unsafe_index_put", "_ctc_loss", "_ctc_loss_backward", "_cudnn_ctc_loss", "_cudnn_rnn", "_cudnn_rnn_backward", "_efficient_attention_backward", "_flash_attention_backward",
                                       "_scaled_dot_product_flash_attention_backward", "_scaled_dot_product_efficient_attention_backward", "_scaled_dot_product_cudnn_attention_backward", "_pad_packed_sequence", "_pack_padded_sequence", "segment_reduce"};
     static const NameSet matmuls{"mm", "addmm", "bmm", "baddbmm", "addbmm", "_addmm_activation", "addmv", "addr", "linear", "dot", "vdot", "_cudnn_rnn", "_cudnn_rnn_backward"};
     static const NameSet constants{"isnan", "isinf", "isfinite", "isposinf", "isneginf", "any", "all", "logical_and", "logical_or", "logical_not", "logical_xor", "logical_and_", "logical_or_", "bitwise_and", "bitwise_or", "bitwise_not", "bitwise_xor",
                                    "__and__", "__or__", "eq", "ne", "lt", "le", "gt", "ge", "mul", "add", "sub", "div", "where", "max", "min", "amax", "amin", "mean", "abs", "neg", "sqrt", "clamp", "clamp_min", "clamp_max", "maximum", "minimum", "clone",
                                    "mul_", "add_", "sub_", "div_", "masked_fill", "cat", "stack", "_to_copy", "sum", "reciprocal", "rsqrt", "exp", "log", "pow", "expm1", "sigmoid", "tanh", "relu", "sign", "ceil", "floor", "round", "trunc"};
+    // These repeat or accumulate without harm where elements share memory; torch lets them.
+    static const NameSet tolerant{"fill_", "zero_", "index_put_", "_index_put_impl_", "index_fill_", "masked_fill_"};
     overwrites_self = overwriting.count(base_name) || has_out;
+    checks_overlap = written_arguments != 0 && !tolerant.count(base_name) && base_name.compare(0, 1, "_") != 0;
+    pointwise = op.hasTag(at::Tag::pointwise);
     data_dependent = data_dependent_operators().count(base_name);
     allows_host_tensors = host_tensors.count(base_name);
     matmul = matmuls.count(base_name);

@@ -23,6 +23,8 @@ struct Statistics {
   std::map<std::string, std::string> host_failures() { return copy(host_failures_); }
   std::map<std::string, std::string> missing_metas() { return copy(missing_); }
 
+  std::mutex& mutex() { return mutex_; }
+
  private:
   using Notes = std::map<std::string, std::string>;
   void note(Notes& notes, const std::string& name, const std::string& why) {

@@ -2,6 +2,9 @@
 // work when the layouts and dtypes are equal and a kernel otherwise; as PyTorch does it.
 #pragma once
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ExpandUtils.h>
+#include <ATen/MemoryOverlap.h>
+#include <ATen/ops/as_strided_native.h>
 #include <ATen/ops/copy.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/to.h>
@@ -101,37 +104,58 @@ inline void copy_values(const at::Tensor& to, const at::Tensor& from, int32_t pr
   }
 }
 
+// Do both walk the same bytes in one run, so that a copy engine can move them?
+inline bool one_run(const at::Tensor& to, const at::Tensor& from) {
+  if (to.scalar_type() != from.scalar_type()) return false;
+  for (int64_t d = 0; d < to.dim(); ++d)
+    if (to.size(d) > 1 && to.stride(d) != from.stride(d)) return false;
+  return to.numel() <= 1 || to.is_non_overlapping_and_dense();
+}
+
+inline at::Tensor spread(const at::Tensor& source, const at::Tensor& self) {
+  if (source.sizes() == self.sizes()) return source;
+  auto common = at::infer_size_dimvector(self.sizes(), source.sizes());
+  TORCH_CHECK(self.sizes() == at::IntArrayRef(common), "output with shape ", self.sizes(), " doesn't match the broadcast shape ", at::IntArrayRef(common));
+  auto geometry = at::inferExpandGeometry_dimvector(source.sizes(), source.strides(), self.sizes());
+  return at::native::as_strided_tensorimpl(source, geometry.sizes, geometry.strides, source.storage_offset());
+}
+
+// Between host and device only one run of bytes of one dtype moves. Anything else is packed on the
+// source's side and spread out on the target's, as in at::native::copy_kernel_cuda: dtypes are
+// converted on the host.
+inline void copy_between(at::Tensor& self, const at::Tensor& from, bool non_blocking, int32_t name_id) {
+  if (one_run(self, from)) {
+    record_copy(self, from, self.is_cpu() ? "d2h" : "h2d", !(non_blocking && is_pinned_host(self.is_cpu() ? self : from)));
+    return copy_values(self, from, name_id);
+  }
+  at::Tensor packed_from = self.is_cuda() ? from.to(self.scalar_type()).contiguous() : from.contiguous();
+  bool in_place = self.is_contiguous() && self.scalar_type() == packed_from.scalar_type();
+  at::Tensor packed_to = in_place ? self : at::empty_like(self, self.options().dtype(packed_from.scalar_type()), c10::MemoryFormat::Contiguous);
+  if (!in_place) {
+    packed_to._set_conj(self.is_conj());
+    packed_to._set_neg(self.is_neg());
+  }
+  copy_between(packed_to, packed_from, non_blocking, name_id);
+  if (!in_place) self.copy_(packed_to, non_blocking);
+}
+
 inline at::Tensor& copy_(at::Tensor& self, const at::Tensor& source, bool non_blocking) {
   static const int32_t name_id = Recorder::instance().intern_name("aten::copy_");
   Statistics::instance().operations++;
-  if (self.numel() == 0 || self.is_same(source)) return self;
-  if (self.is_meta()) return self;
+  if (self.is_same(source) || self.is_meta()) return self;
   TORCH_CHECK(!source.is_meta(), "Cannot copy out of meta tensor; no data!");
-  bool same_type = self.scalar_type() == source.scalar_type();
-  at::Tensor from = source.sizes() == self.sizes() ? source : source.expand(self.sizes());
+  at::Tensor from = spread(source, self);
+  if (self.numel() == 0) return self;
+  at::assert_no_internal_overlap(self);
+  at::assert_no_partial_overlap(self, from);
   if (self.is_cuda() && from.is_cuda()) {
     bool one_device = self.get_device() == from.get_device();
-    bool same_layout = same_type && self.strides() == from.strides() && self.is_non_overlapping_and_dense() && self.is_conj() == from.is_conj() && self.is_neg() == from.is_neg();
-    record_copy(self, from, !one_device ? "p2p" : same_layout ? "d2d" : nullptr, false);
+    bool moves = one_run(self, from) && self.is_conj() == from.is_conj() && self.is_neg() == from.is_neg();
+    record_copy(self, from, !one_device ? "p2p" : moves ? "d2d" : nullptr, false);
+    copy_values(self, from, name_id);
   } else {
-    // A copy between host and device moves contiguous bytes of one dtype; anything else is brought
-    // into that form on the source's side first, and spread out on the target's side afterwards.
-    bool plain_source = same_type && from.is_non_overlapping_and_dense();
-    bool plain_target = self.is_non_overlapping_and_dense() && (self.strides() == from.strides() || self.is_contiguous());
-    if (!plain_source || (!from.is_contiguous() && from.strides() != self.strides())) {
-      from = from.to(self.scalar_type()).contiguous();
-      plain_target = self.is_contiguous();
-    }
-    if (!plain_target) {
-      auto packed = at::empty_like(self, self.options(), c10::MemoryFormat::Contiguous);
-      packed.copy_(from, non_blocking);
-      self.copy_(packed);
-      return self;
-    }
-    bool pinned = is_pinned_host(self.is_cpu() ? self : from);
-    record_copy(self, from, self.is_cpu() ? "d2h" : "h2d", !(non_blocking && pinned));
+    copy_between(self, from, non_blocking, name_id);
   }
-  copy_values(self, from, name_id);
   return self;
 }
 

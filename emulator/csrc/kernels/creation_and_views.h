@@ -48,6 +48,19 @@ inline at::Tensor empty_strided(at::IntArrayRef sizes, at::IntArrayRef strides, 
   return tensor;
 }
 
+// Zeros that take no memory: what forward-mode differentiation uses for absent tangents.
+struct NoMemory final : c10::Allocator {
+  c10::DataPtr allocate(size_t) override { return {nullptr, nullptr, nullptr, c10::Device(c10::kCUDA, current_device_index)}; }
+  void copy_data(void*, const void*, std::size_t) const override {}
+};
+
+inline at::Tensor efficient_zero_tensor(at::IntArrayRef sizes, std::optional<c10::ScalarType> dtype, std::optional<c10::Layout>, std::optional<c10::Device> device, std::optional<bool>) {
+  static auto* nothing = new NoMemory;
+  DeviceScope scope(device ? resolve(device->index()) : current_device_index);
+  auto keys = c10::DispatchKeySet(c10::DispatchKey::CUDA).add(c10::DispatchKey::ZeroTensor);
+  return at::detail::empty_generic(sizes, nothing, keys, c10::dtype_or_default(dtype), std::nullopt);
+}
+
 inline at::Tensor as_strided(const at::Tensor& self, at::IntArrayRef sizes, at::IntArrayRef strides, std::optional<int64_t> offset) {
   static const HostOperation operation("aten::as_strided");
   operation.record(self, 0, Role::Read);

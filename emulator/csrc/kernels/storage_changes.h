@@ -11,11 +11,11 @@ inline void grow_storage(c10::StorageImpl* storage, size_t bytes) {
   int device = storage->device().index();
   auto fresh = allocate_device_memory(bytes, device);
   if (auto* block = block_of(fresh); old && block) {
-    block->state = old->state;
     block->constant = old->constant;
     block->constant_type = old->constant_type;
     block->producer = old->producer;
     block->values = old->values;
+    block->state = old->state.load();
   }
   storage->set_data_ptr_noswap(std::move(fresh));
   storage->set_nbytes(bytes);

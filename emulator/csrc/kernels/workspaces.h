@@ -34,6 +34,8 @@ class CublasWorkspaces {
     ++generation_;
   }
 
+  std::mutex& mutex() { return mutex_; }
+
  private:
   std::mutex mutex_;
   std::atomic<uint64_t> generation_{1};

@@ -41,6 +41,8 @@ class SequenceLog {
     return after == entries_.begin() ? -1 : std::prev(after)->second;
   }
 
+  std::mutex& mutex() { return mutex_; }
+
  private:
   static constexpr size_t kMaxEntries = 1 << 21;
   std::mutex mutex_;
@@ -125,6 +127,13 @@ class Attribution {
   }
 
   std::mutex& mutex() { return mutex_; }
+  // Around a fork, with mutex() held: no thread may be inside its log, nor hold another's.
+  void lock_logs() {
+    for (auto& [thread, log] : logs_) log->mutex().lock();
+  }
+  void unlock_logs() {
+    for (auto& [thread, log] : logs_) log->mutex().unlock();
+  }
 
  private:
   ThreadContext register_thread() {

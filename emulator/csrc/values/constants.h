@@ -39,7 +39,9 @@ inline std::optional<double> evaluate_on_constants(const c10::OperatorHandle& op
   at::AutoDispatchBelowADInplaceOrView below;
   for (size_t a = 0; a < arguments.size(); ++a) {
     const auto& argument = arguments[a];
-    if (argument.isTensor() && argument.toTensor().defined()) {
+    if (facts.has_out && facts.writes(a) && argument.isTensor()) {
+      stack.emplace_back(at::detail::empty_cpu({0}, argument.toTensor().scalar_type()));
+    } else if (argument.isTensor() && argument.toTensor().defined()) {
       auto value = constant_of(argument.toTensor());
       if (!value) return std::nullopt;
       stack.emplace_back(single(argument.toTensor(), *value));
@@ -57,7 +59,11 @@ inline std::optional<double> evaluate_on_constants(const c10::OperatorHandle& op
       stack.push_back(argument);
     }
   }
-  op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack);
+  try {
+    op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack);
+  } catch (const c10::Error&) {
+    return std::nullopt;  // a dtype the CPU lacks: not worth a second way
+  }
   if (stack.empty() || !stack.back().isTensor() || facts.return_count != 1) return std::nullopt;
   const auto& result = stack.back().toTensor();
   if (result.numel() < 1 || c10::isComplexType(result.scalar_type())) return std::nullopt;
@@ -92,6 +98,8 @@ inline std::optional<double> finite_answer(const OperatorFacts& facts, c10::Arra
 inline void set_constant(const at::Tensor& tensor, double value, int32_t producer) {
   auto* block = block_of(tensor);
   if (!block) return;
+  bool unchanged = block->state == ValueState::Constant && block->constant == value && (value == 0 || block->constant_type == tensor.scalar_type());
+  if (unchanged) return;
   if (covers_storage(tensor)) {
     become_constant(*block, value, tensor.scalar_type());
   } else if (is_known(tensor)) {

@@ -21,7 +21,12 @@ inline int64_t known_limit_bytes(c10::ScalarType type) {
 
 inline DeviceBlock* block_of(const at::Tensor& tensor) {
   auto* impl = tensor.unsafeGetTensorImpl();
-  return impl->has_storage() ? block_of(impl->unsafe_storage().data_ptr()) : nullptr;
+  if (!impl->has_storage()) return nullptr;
+  const auto& storage = impl->unsafe_storage();
+  if (auto* block = block_of(storage.data_ptr())) return block;
+  auto* whole = block_at(storage.data_ptr());
+  // A window on part of a block knows nothing of the rest of it.
+  return whole && static_cast<int64_t>(storage.nbytes()) == whole->block->requested_bytes ? whole : nullptr;
 }
 
 inline bool covers_storage(const at::Tensor& tensor) {
@@ -52,12 +57,20 @@ inline void become_constant(DeviceBlock& block, double value, c10::ScalarType ty
 }
 
 inline void become_known(DeviceBlock& block, c10::intrusive_ptr<c10::StorageImpl> values) {
-  block.state = ValueState::Known;
   block.values = std::move(values);
+  block.state = ValueState::Known;  // last: another thread may be reading the state
+}
+
+// Two threads may read one constant at once.
+inline std::mutex& materialise_mutex() {
+  static auto* mutex = new std::mutex;
+  return *mutex;
 }
 
 // Constant → bytes. The storage's size comes from the tensor that is asked about.
 inline void materialise(DeviceBlock& block, const c10::StorageImpl& storage) {
+  std::lock_guard<std::mutex> lock(materialise_mutex());
+  if (block.state != ValueState::Constant) return;
   size_t bytes = storage.nbytes();
   auto values = new_host_storage(bytes);
   auto type = block.constant_type;

@@ -1,0 +1,57 @@
+"""Factorizations and products."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+from maya.emulator.shapes.layout import empty
+
+
+def geqrf(input: Tensor) -> tuple[Tensor, Tensor]:
+    *batch, rows, columns = input.shape
+    # LAPACK's order: columns are contiguous.
+    return empty(input, [*batch, columns, rows]).mT, empty(input, [*batch, min(rows, columns)])
+
+
+def _compute_linear_combination(input: Tensor, coefficients: Tensor) -> Tensor:
+    return empty(input, [coefficients.shape[0], *input.shape[1:]])
+
+
+def linalg_lstsq_out(
+    input: Tensor,
+    b: Tensor,
+    rcond: float | None = None,
+    *,
+    driver: str | None = None,
+    solution: Tensor,
+    residuals: Tensor,
+    rank: Tensor,
+    singular_values: Tensor,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """On a GPU the only driver is gels, which tells neither ranks nor singular values."""
+    del rcond, driver
+    *batch, rows, columns = input.shape
+    vector = b.dim() == input.dim() - 1
+    width = [] if vector else [b.shape[-1]]
+    solution.resize_([*batch, columns, *width])
+    residuals.resize_([*batch, *width] if rows > columns and not vector else [0])
+    rank.resize_([0])
+    singular_values.resize_([0])
+    return solution, residuals, rank, singular_values
+
+
+def _mixed_dtypes_linear(
+    input: Tensor, weight: Tensor, scale: Tensor, *, bias: Tensor | None = None, activation: Any = None
+) -> Tensor:
+    del bias, activation, weight
+    return empty(input, [*input.shape[:-1], scale.numel()])
+
+
+SHAPES: dict[str, Any] = {
+    "geqrf": geqrf,
+    "_compute_linear_combination": _compute_linear_combination,
+    "linalg_lstsq.out": linalg_lstsq_out,
+    "_mixed_dtypes_linear": _mixed_dtypes_linear,
+}
