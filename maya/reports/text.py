@@ -24,7 +24,7 @@ MAX_LINES = 20
 TOP_KERNELS = 5
 OWN_ASSUMPTIONS = 3
 LABEL_WIDTH = 15
-KERNEL_NAME_WIDTH = 44
+KERNEL_NAME_WIDTH = 54
 WIDTH = 110
 """Longer lines are cut, except on the sentence that names a cause."""
 
