@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import platform
 import re
 from collections.abc import Iterator
@@ -76,7 +75,7 @@ def _explaining_full_disk(place: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        if not rank_process.is_full_disk(error):
             raise
         raise MayaError(
             f"no space is left for the run in {place.resolve()}",
@@ -146,7 +145,12 @@ def _tidy(run_dir: Path) -> None:
     ours = re.compile(
         "|".join(
             re.escape(name).replace(re.escape("{rank}"), r"\d+")
-            for name in ("spec-{rank}.json", rank_process.WHERE_FILE, rank_process.CRASH_FILE)
+            for name in (
+                "spec-{rank}.json",
+                rank_process.WHERE_FILE,
+                rank_process.CRASH_FILE,
+                rank_process.RESERVE_FILE,
+            )
         )
     )
     for path in run_dir.iterdir():

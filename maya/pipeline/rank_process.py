@@ -6,6 +6,7 @@ called `maya` or `torch` there would be imported in place of ours.
 
 from __future__ import annotations
 
+import errno
 import faulthandler
 import json
 import signal
@@ -24,6 +25,9 @@ WHERE_SIGNAL = signal.SIGRTMIN + 7
 WHERE_FILE = "stacks-{rank}.txt"
 CRASH_FILE = "crash-{rank}.txt"
 """Stacks at a segmentation fault or abort; empty otherwise."""
+RESERVE_FILE = "reserve-{rank}"
+RESERVE_BYTES = 1 << 16
+"""Given back when something failed, so that a full disk can still be told of."""
 
 
 def main() -> int:
@@ -36,6 +40,7 @@ def main() -> int:
     # Open for as long as the process lives: a handler that runs in a crash cannot open a file.
     where = open(run_dir / WHERE_FILE.format(rank=rank), "w")  # noqa: SIM115
     crash = open(run_dir / CRASH_FILE.format(rank=rank), "w")  # noqa: SIM115
+    (run_dir / RESERVE_FILE.format(rank=rank)).write_bytes(b"\0" * RESERVE_BYTES)
     faulthandler.register(WHERE_SIGNAL, file=where, all_threads=True)
     faulthandler.enable(file=crash, all_threads=True)
     die_with(int(values["parent_pid"]))
@@ -56,14 +61,34 @@ def main() -> int:
 
 def _confess(run_dir: Path, rank: int, error: Exception) -> None:
     """Write an outcome that makes the parent report `error` as its own."""
+    code = EXIT_FAILURE
     if isinstance(error, MayaError):
         message, hint, code = error.message, error.hint, error.exit_code
     else:
-        message, code = f"{type(error).__name__}: {error}", EXIT_FAILURE
+        message = f"{type(error).__name__}: {error}"
         hint = "this is a fault in Maya; run again with -vv for the traceback and please report it"
+    if is_full_disk(error):
+        message = f"no space is left for the run in {run_dir.parent}"
+        hint = "free some, or choose another place with -o"
     cause = {"type": type(error).__name__, "message": message, "hint": hint}
     outcome = {"ended": "internal_error", "exit_code": code, "cause": cause}
-    (run_dir / f"outcome-{rank}.json").write_text(json.dumps(outcome) + "\n")
+    (run_dir / RESERVE_FILE.format(rank=rank)).unlink(missing_ok=True)
+    path = run_dir / f"outcome-{rank}.json"
+    partial = path.with_suffix(".json.partial")
+    try:
+        partial.write_text(json.dumps(outcome) + "\n")
+        partial.replace(path)
+    except OSError:  # not even that much space; the parent will only know that we ended
+        print(f"maya: error: {message}", file=sys.stderr)
+
+
+def is_full_disk(error: BaseException | None) -> bool:
+    """Whether an error is, or comes from, a disk without space or a used-up quota."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def die_with(parent_pid: int) -> None:

@@ -68,3 +68,20 @@ def test_keys_we_do_not_know_are_kept(tmp_path: Path) -> None:
     assert outcome is not None
     assert outcome.extra == {"statistics": {"operations": 3}}
     assert read_outcome(tmp_path, 1) is None
+
+
+def test_a_full_disk_is_told_in_words(tmp_path: Path) -> None:
+    import errno
+
+    try:
+        try:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        except OSError as error:
+            raise RuntimeError("the trace cannot be written") from error
+    except RuntimeError as error:
+        _confess(tmp_path, 0, error)
+    outcome = read_outcome(tmp_path, 0)
+    assert outcome is not None
+    assert outcome.cause is not None
+    assert "no space is left" in outcome.cause["message"]
+    assert "-o" in outcome.cause["hint"]
