@@ -28,7 +28,7 @@ GENERATION_WIDENING = 2.2
 """Exponent for a fit carried over from another GPU generation."""
 
 MATH_RELATIVES = {
-    "tf32": ("bf16", "fp16", "fp32"),
+    "tf32": ("bf16", "fp16"),
     "bf16": ("fp16", "tf32"),
     "fp16": ("bf16", "tf32"),
     "fp8": ("bf16", "fp16"),
@@ -58,27 +58,34 @@ BEFORE_AMPERE = frozenset(("pascal", "volta", "turing"))
 
 
 def fitted_math(math: str, generation: str) -> str:
-    """The arithmetic under which a fit is filed: from Ampere on fp16 and bf16 run the same pipelines."""
-    return "bf16" if math == "fp16" and generation not in BEFORE_AMPERE else math
+    """The arithmetic under which a fit is filed.
+
+    From Ampere on fp16 and bf16 run the same pipelines; before, TF32 and bf16 are computed in float32.
+    """
+    if generation in BEFORE_AMPERE:
+        return "fp32" if math in ("tf32", "bf16") else math
+    return "bf16" if math == "fp16" else math
 
 
 def find_fit(efficiencies: Efficiencies, family: str, math: str, generation: str) -> tuple[Fit | None, bool]:
     """The closest fit and whether it is of this very arithmetic and generation.
 
-    Order: same arithmetic and generation; same arithmetic of the nearest generation (the newer of
-    two as near); then related arithmetic likewise.
+    Order: same arithmetic and generation; related arithmetic of the same generation, as tensor cores of one
+    generation are alike; then the nearest generation (the newer of two as near), same arithmetic first.
     """
     math = fitted_math(math, generation)
     exact = efficiencies.fits.get((family, math, generation))
     if exact is not None:
         return exact, True
     here = GENERATIONS.index(generation) if generation in GENERATIONS else len(GENERATIONS)
+    relatives = MATH_RELATIVES.get(math, ())
     by_distance = sorted(range(len(GENERATIONS)), key=lambda position: (abs(position - here), -position))
-    for candidate in (math, *MATH_RELATIVES.get(math, ())):
-        for position in by_distance:
-            fit = efficiencies.fits.get((family, candidate, GENERATIONS[position]))
-            if fit is not None:
-                return fit, False
+    candidates = [(relative, generation) for relative in relatives]
+    candidates += [(each, GENERATIONS[position]) for each in (math, *relatives) for position in by_distance]
+    for each, where in candidates:
+        fit = efficiencies.fits.get((family, each, where))
+        if fit is not None:
+            return fit, False
     return None, False
 
 

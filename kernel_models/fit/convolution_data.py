@@ -27,13 +27,6 @@ def dense(shape: list[int], dtype: str = "float32") -> TensorMetadata:
     return TensorMetadata(dtype, tuple(shape), tuple(stride))
 
 
-def tf32_or_ieee(generation: str, dtype: str) -> str:
-    """cuDNN's float32 convolutions use TF32 where the GPU has it, as PyTorch's default allows."""
-    if dtype != "fp32":
-        return dtype
-    return "fp32" if generation in ("pascal", "volta", "turing") else "tf32"
-
-
 def parse_shapes(text: str) -> list[list[int]]:
     """TrioSim's `[a, b]; [c]`."""
     return [json.loads(part) for part in text.split(";") if part.strip()]
@@ -49,7 +42,8 @@ def load_convolution(data: Path) -> list[Measurements]:
         gpu = resolve_gpu(str(keys[0]))
         if gpu is None:
             continue
-        math = tf32_or_ieee(gpu.generation, str(keys[1]))
+        # NeuSight's A100 rows are Winograd and SIMT kernels at the float32 peak, as on GPUs without TF32.
+        math = str(keys[1])
         dtype = "float32" if keys[1] == "fp32" else "float16"
         for row in sample(rows, ROWS_PER_GPU).itertuples(index=False):
             image = dense([row.b, row.c_in, row.h, row.w], dtype)

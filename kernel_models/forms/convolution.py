@@ -63,7 +63,7 @@ def drivers(work: WorkColumns) -> Floats:
 CONVOLUTION = Form(
     "convolution",
     (
-        Parameter("floor_ns", 5_000.0, 500.0, 60_000.0),
+        Parameter("floor_ns", 5_000.0, 500.0, 15_000.0),
         Parameter("efficiency", 0.55, 0.02, 1.0),
         Parameter("depth_half", 100.0, 1.0, 4_000.0),
         Parameter("channels_half", 16.0, 0.1, 1_000.0),

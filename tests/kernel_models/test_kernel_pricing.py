@@ -151,7 +151,14 @@ def test_nearest_generation_then_related_arithmetic() -> None:
     assert find_fit(found, "gemm", "bf16", "ampere")[0] is found.fits["gemm", "bf16", "ada"]
     assert find_fit(found, "gemm", "fp16", "volta") == (found.fits["gemm", "fp16", "volta"], True)
     assert find_fit(found, "gemm", "fp16", "ada") == (found.fits["gemm", "bf16", "ada"], True)
+    assert find_fit(found, "gemm", "tf32", "ada") == (found.fits["gemm", "bf16", "ada"], False)
     assert find_fit(found, "gemm", "fp32", "ada") == (None, False)
+
+
+def test_gpus_without_tf32_take_their_float32_fit() -> None:
+    found = efficiencies(fit("volta", "fp32"), fit("ampere", "fp32"), fit("hopper", "bf16"))
+    assert find_fit(found, "gemm", "tf32", "volta") == (found.fits["gemm", "fp32", "volta"], True)
+    assert find_fit(found, "gemm", "tf32", "ampere") == (found.fits["gemm", "bf16", "hopper"], False)
 
 
 def test_a_faster_memory_makes_a_stream_faster() -> None:
