@@ -29,6 +29,7 @@ class Fit:
         driver_low, driver_high: [d] range of the form's drivers in the fitted rows.
         low, high: 10% and 90% quantiles of measured/predicted on held-out size families.
         rows: training rows.
+        held_out_rows: how many rows `low` and `high` come from.
     """
 
     family: str
@@ -40,6 +41,7 @@ class Fit:
     low: float
     high: float
     rows: int
+    held_out_rows: int
 
 
 @dataclass(frozen=True)
@@ -91,4 +93,5 @@ def _fit(entry: Mapping[str, Any]) -> Fit:
         low=float(entry["low"]),
         high=float(entry["high"]),
         rows=int(entry["rows"]),
+        held_out_rows=int(entry["held_out"]["rows"]),
     )

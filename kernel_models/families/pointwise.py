@@ -115,12 +115,11 @@ def _length(metadata: OperatorMetadata) -> int:
     steps = metadata.args.get("steps")
     if isinstance(steps, int):
         return steps
-    start, end, step = (
-        metadata.args.get(key, default) for key, default in (("start", 0), ("end", 0), ("step", 1))
-    )
-    if not all(isinstance(value, int | float) for value in (start, end, step)) or step == 0:
+    bounds = [metadata.args.get(key, default) for key, default in (("start", 0), ("end", 0), ("step", 1))]
+    numbers = [float(value) for value in bounds if isinstance(value, int | float)]
+    if len(numbers) < len(bounds) or numbers[2] == 0:
         return 1
-    return ceil((end - start) / step)
+    return ceil((numbers[1] - numbers[0]) / numbers[2])
 
 
 _SPECIAL = frozenset(names(SPECIAL))

@@ -3,6 +3,9 @@
 A GEMM of m x n x k runs as tiles on SMs. A tile's rate grows with its arithmetic intensity;
 the last wave is partly empty; each wave pays a prologue; operands come from HBM once and from the
 L2 once a tile. cuBLAS chooses among such kernels, so the formula takes the fastest.
+The rows it is fitted to are CUDA-graph replays, whose operands stay in the L2 if they fit
+(`resident`); a training step's weights do not, so memory-bound products below about half the L2 may
+come out up to a third too fast (L2 over HBM rate as fitted). Compute-bound ones are not affected.
 `work.shape` is (batch, m, n, k, A along k, B along k).
 """
 

@@ -114,11 +114,11 @@ def test_without_fits_everything_is_a_roofline() -> None:
     assert (prices.source == Source.ROOFLINE).all()
 
 
-def fit(generation: str, math: str = "bf16", **parameters: float) -> Fit:
+def fit(generation: str, math: str = "bf16", held_out_rows: int = 200, **parameters: float) -> Fit:
     low = np.append(np.log([64.0, 64.0, 64.0, 1e6]), 0.0)
     high = np.append(np.log([8192.0, 8192.0, 8192.0, 1e13]), 3.0)
     chosen = default_parameters("gemm") | parameters
-    return Fit("gemm", math, generation, chosen, low, high, 0.9, 1.2, 1000)
+    return Fit("gemm", math, generation, chosen, low, high, 0.9, 1.2, 1000, held_out_rows)
 
 
 def efficiencies(*fits: Fit) -> Efficiencies:
@@ -143,6 +143,14 @@ def test_intervals_widen_outside_what_was_fitted() -> None:
     assert width(here, 0) < width(here, 1)
     assert width(here, 0) < width(elsewhere, 0) < width(elsewhere, 1)
     assert width(elsewhere, 0) < width(price(works, H100, no_fits()), 0)
+
+
+def test_few_held_out_rows_widen_the_interval() -> None:
+    works = [gemm(4096, 4096, 4096)]
+    many, few = (price(works, H100, efficiencies(fit("hopper", held_out_rows=n))) for n in (400, 3))
+    assert few.work_ns[0] == many.work_ns[0]
+    assert few.low_ns[0] < many.low_ns[0]
+    assert few.high_ns[0] > many.high_ns[0]
 
 
 def test_nearest_generation_then_related_arithmetic() -> None:
