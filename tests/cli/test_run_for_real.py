@@ -58,23 +58,18 @@ def test_an_endless_training_loop_is_stopped_and_predicted(tmp_path: Path) -> No
     assert found["model_flops_per_step"] == 5 * 2 * 64 * 512 * 512
 
 
-def test_it_recomputes_from_the_trace_to_the_nanosecond(tmp_path: Path) -> None:
-    write(tmp_path, "train.py", TRAIN)
-    assert maya(tmp_path, "-q", "train.py").returncode == 0
-    before = (tmp_path / "train.maya" / "prediction.json").read_bytes()
-    for name in ("prediction.json", "durations-0.npz", "timeline.perfetto-trace"):
-        (tmp_path / "train.maya" / name).unlink()
-    command = [sys.executable, "-m", "maya.cli", "report", "train.maya", "--format", "json"]
-    again = subprocess.run(command, cwd=tmp_path, capture_output=True, check=True)
-    assert again.stdout == before
-    assert (tmp_path / "train.maya" / "timeline.perfetto-trace").exists()
-
-
-def test_two_runs_give_the_same_prediction(tmp_path: Path) -> None:
+def test_the_same_script_and_the_same_trace_give_the_same_prediction(tmp_path: Path) -> None:
     write(tmp_path, "train.py", TRAIN)
     for name in ("a.maya", "b.maya"):
         assert maya(tmp_path, "-q", "-o", name, "train.py").returncode == 0
-    assert prediction(tmp_path, "a.maya") == prediction(tmp_path, "b.maya")
+    first = (tmp_path / "a.maya" / "prediction.json").read_bytes()
+    assert (tmp_path / "b.maya" / "prediction.json").read_bytes() == first
+    for name in ("prediction.json", "durations-0.npz", "timeline.perfetto-trace"):
+        (tmp_path / "a.maya" / name).unlink()
+    command = [sys.executable, "-m", "maya.cli", "report", "a.maya", "--format", "json"]
+    again = subprocess.run(command, cwd=tmp_path, capture_output=True, check=True)
+    assert again.stdout == first
+    assert (tmp_path / "a.maya" / "timeline.perfetto-trace").exists()
 
 
 @pytest.mark.parametrize("as_module", [False, True])
@@ -152,8 +147,6 @@ def test_a_batch_that_cannot_fit_is_explained(tmp_path: Path) -> None:
     assert found["verdict"] == "oom"
     for part in ("16.0 GiB", "Net.first", "big.py:9", "12.0 GiB", "held: "):
         assert part in str(found["cause"])
-    assert maya(tmp_path, "-f", "-q", "--gpu-memory", "unlimited", "big.py").returncode == 0
-    assert prediction(tmp_path, "big.maya")["verdict"] == "ok"
 
 
 def test_ctrl_c_ends_the_script_and_leaves_nothing(tmp_path: Path) -> None:
