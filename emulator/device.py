@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
 from maya.emulator.backend.library import load, operators_of_build
+from maya.emulator.backend.operators import kernels_to_refuse
 from maya.errors import MayaError
 from maya.hardware import GpuSpec
 
@@ -38,6 +40,8 @@ def install_device(settings: DeviceSettings) -> ModuleType:
     Raises:
         MayaError: the backend cannot be built, or this torch lacks something it hooks.
     """
+    # The profiler's library would report on stderr that it finds no GPU.
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")
     native = load()
     import torch
 
@@ -64,6 +68,8 @@ def install_device(settings: DeviceSettings) -> ModuleType:
     )
     direct = set(native.direct_operators())
     native.register_operators([name for name in operators_of_build() if name not in direct])
+    for key, names in kernels_to_refuse().items():
+        native.refuse_operators(key, names)
     register_missing_shapes()
     install_torch_cuda(native, gpu, settings.visible_gpus, driver)
     for folder in _not_the_users():

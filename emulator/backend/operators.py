@@ -16,6 +16,12 @@ REGISTERED_BY_HAND = frozenset({"convolution", "copy_", "_foreach_mm"})
 """Not in the yaml's CUDA entries: convolution and copy_ choose their backend in C++ on a GPU, and
 _foreach_mm is registered from Python (torch/_native)."""
 
+COMPOSITES_WITH_KERNELS = frozenset({"ldexp.Tensor", "ldexp_", "ldexp.out"})
+"""Composites that since 2.14 call a CUDA kernel which is no operator."""
+UNEMULATED_KEYS = ("SparseCUDA", "SparseCsrCUDA", "QuantizedCUDA", "NestedTensorCUDA")
+RUN_WITHOUT_DRIVER = frozenset({"c10d", "inductor_prims", "_native"})
+"""Namespaces whose CUDA kernels only call other operators or a process group."""
+
 
 def cuda_operators() -> list[str]:
     """Names with overloads and without namespace, `add.Tensor`, sorted.
@@ -30,7 +36,32 @@ def cuda_operators() -> list[str]:
         names = {name.removeprefix("aten::") for name in registered if name.startswith("aten::")}
     else:
         names = _from_yaml()
-    return sorted(names | REGISTERED_BY_HAND)
+    version = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
+    by_hand = REGISTERED_BY_HAND if version < (2, 14) else REGISTERED_BY_HAND | COMPOSITES_WITH_KERNELS
+    return sorted(names | by_hand)
+
+
+def kernels_to_refuse() -> dict[str, list[str]]:
+    """Kernels of a CUDA build that would ask the driver and that Maya does not emulate.
+
+    Returns:
+        dispatch key → names with namespace and overload; empty for a CPU build, where a fallback
+        refuses them (in a CUDA build a fallback does not displace a real kernel).
+    """
+    import torch
+
+    if torch.version.cuda is None:
+        return {}
+    registered = torch._C._dispatch_get_registrations_for_dispatch_key
+    refused = {key: sorted(name for name in registered(key) if _is_foreign(name)) for key in UNEMULATED_KEYS}
+    refused["CUDA"] = sorted(
+        name for name in registered("CUDA") if _is_foreign(name) and not name.startswith("aten::")
+    )
+    return refused
+
+
+def _is_foreign(name: str) -> bool:
+    return name.partition("::")[0] not in RUN_WITHOUT_DRIVER
 
 
 def _from_yaml() -> set[str]:

@@ -50,6 +50,7 @@ inline void register_direct_kernels(torch::Library& library) {
   library.impl("_use_cudnn_ctc_loss.Tensor", use_cudnn_ctc_loss_tensor);
   library.impl("_use_miopen_ctc_loss", use_miopen_ctc_loss);
   library.impl("_use_miopen_ctc_loss.Tensor", use_miopen_ctc_loss_tensor);
+  library.impl("_nested_tensor_from_mask_left_aligned", nested_tensor_from_mask_left_aligned);
   library.impl("_efficientzerotensor", efficient_zero_tensor);
 }
 
@@ -57,7 +58,7 @@ inline const std::vector<std::string>& direct_operators() {
   static const std::vector<std::string> names{
       "empty.memory_format", "empty_strided", "as_strided", "view", "_reshape_alias", "unfold", "view_as_real", "view_as_complex", "copy_",
       "_local_scalar_dense", "equal", "resize_", "set_.source_Storage", "set_.source_Storage_storage_offset", "set_.source_Tensor", "set_", "is_set_to",
-      "record_stream", "_fused_sdp_choice", "_amp_foreach_non_finite_check_and_unscale_", "_cudnn_rnn_flatten_weight", "_use_cudnn_ctc_loss", "_use_cudnn_ctc_loss.Tensor", "_use_miopen_ctc_loss", "_use_miopen_ctc_loss.Tensor", "_efficientzerotensor", "is_pinned", "_pin_memory"};
+      "record_stream", "_fused_sdp_choice", "_amp_foreach_non_finite_check_and_unscale_", "_cudnn_rnn_flatten_weight", "_use_cudnn_ctc_loss", "_use_cudnn_ctc_loss.Tensor", "_use_miopen_ctc_loss", "_use_miopen_ctc_loss.Tensor", "_nested_tensor_from_mask_left_aligned", "_efficientzerotensor", "is_pinned", "_pin_memory"};
   return names;
 }
 

@@ -206,13 +206,17 @@ struct BoxedKernel final : c10::OperatorKernel {
     };
     for (size_t a = 0; a < arguments.size(); ++a)
       if (call.writes(a)) for_each_tensor(arguments[a], settle);
+    if (facts.info_return >= 0 && facts.return_aliases[facts.info_return] >= 0)
+      set_constant(arguments[facts.return_aliases[facts.info_return]].toTensor(), 0, facts.name_id);
     for (size_t r = 0; r < facts.return_count; ++r) {
       switch (cached.forms[r]) {
         case CachedCall::Form::Alias: results.push_back(arguments[facts.return_aliases[r]]); break;
         case CachedCall::Form::Value: results.push_back(cached.values[r]); break;
         case CachedCall::Form::Tensor: {
           auto tensor = new_output(cached.outputs[r][0]);
-          if (tensor.defined()) settle(tensor);
+          // Without values a factorization is taken to succeed.
+          if (static_cast<int>(r) == facts.info_return) set_constant(tensor, 0, facts.name_id);
+          else if (tensor.defined()) settle(tensor);
           results.emplace_back(std::move(tensor));
           break;
         }

@@ -8,6 +8,7 @@
 #include "../values/policy.h"
 #include "call_arguments.h"
 #include "convolution_format.h"
+#include "dtype_checks.h"
 #include "functional_sibling.h"
 #include "oracle.h"
 #include "shape_cache.h"
@@ -68,6 +69,7 @@ std::shared_ptr<CachedCall> select_unknown(const OperatorFacts& facts, c10::Arra
 
 // Null when there is no meta kernel and `computable` says that values can stand in for it.
 inline std::shared_ptr<const CachedCall> call_meta(const c10::OperatorHandle& op, const OperatorFacts& facts, c10::ArrayRef<at::IValue> arguments, bool computable) {
+  check_dtypes(facts, arguments);
   auto call = std::make_shared<CachedCall>();
   torch::jit::Stack stack;
   for (const auto& argument : arguments) stack.push_back(map_tensors(argument, c10::Device(c10::kMeta), meta_like));

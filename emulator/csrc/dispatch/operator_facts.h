@@ -36,6 +36,7 @@ struct OperatorFacts {
   bool only_aliases = false;     // every return is an argument (in-place, _foreach_*_, void)
   bool has_out = false;          // out= variant: written arguments may be resized
   bool overwrites_self = false;  // does not read what it writes: fill_, normal_, out=
+  int info_return = -1;          // the return that says whether a factorization succeeded
   bool checks_overlap = false;   // refuses to write where elements share memory
   bool pointwise = false;
   bool data_dependent = false;
@@ -98,6 +99,7 @@ struct OperatorFacts {
       }
       if (source < 0) only_aliases = false;
       return_aliases.push_back(source);
+      if (schema.returns()[r].name() == "info") info_return = static_cast<int>(r);
     }
     // cuDNN hands back the weight buffer it was given.
     if (base_name == "_cudnn_rnn") return_aliases[4] = 3;

@@ -1,6 +1,10 @@
 // nonzero, masked_select, unique, bincount, repeat_interleave on values nobody computed: the value
 // policy says how many elements are selected.
 #pragma once
+#include <ATen/ExpandUtils.h>
+#include <ATen/ops/max.h>
+#include <ATen/ops/sum.h>
+
 #include "meta_call.h"
 
 namespace maya {
@@ -25,6 +29,8 @@ inline std::shared_ptr<CachedCall> select_unknown(const OperatorFacts& facts, c1
   auto call = std::make_shared<CachedCall>();
   const auto& self = arguments[0].toTensor();
   auto* block = self.is_cuda() ? block_of(self) : nullptr;
+  auto host = [](const at::Tensor& tensor) { return tensor.is_cpu() ? tensor : host_alias(tensor); };
+  at::AutoDispatchBelowADInplaceOrView below;
   auto count = [&](int64_t numel) {
     auto answer = ValuePolicy::instance().ask("count", block ? block->producer : -1, self.scalar_type(), numel);
     return std::min(numel, static_cast<int64_t>(answer));
@@ -39,10 +45,14 @@ inline std::shared_ptr<CachedCall> select_unknown(const OperatorFacts& facts, c1
   } else if (name == "masked_select") {
     const auto& mask = arguments[1].toTensor();
     block = block_of(mask);
-    add_selection_output(*call, {count(std::max(self.numel(), mask.numel()))}, self.scalar_type());
+    auto sizes = at::infer_size(self.sizes(), mask.sizes());
+    int64_t numel = c10::multiply_integers(sizes);
+    int64_t kept = is_known(mask) ? host(mask).expand(sizes).sum().item<int64_t>() : count(numel);
+    add_selection_output(*call, {kept}, self.scalar_type());
   } else if (name == "bincount") {
     int64_t at_least = arguments.size() > 2 && arguments[2].isInt() ? arguments[2].toInt() : 0;
     bool weighted = arguments.size() > 1 && arguments[1].isTensor() && arguments[1].toTensor().defined();
+    if (is_known(self) && self.numel() > 0) at_least = std::max(at_least, host(self).max().item<int64_t>() + 1);
     add_selection_output(*call, {std::max<int64_t>(at_least, 1)}, weighted ? c10::kDouble : c10::kLong);
   } else if (name == "repeat_interleave") {
     int64_t total = arguments.size() > 1 && arguments[1].isInt() ? arguments[1].toInt() : self.numel();

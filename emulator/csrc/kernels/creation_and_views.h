@@ -61,6 +61,9 @@ inline at::Tensor efficient_zero_tensor(at::IntArrayRef sizes, std::optional<c10
   return at::detail::empty_generic(sizes, nothing, keys, c10::dtype_or_default(dtype), std::nullopt);
 }
 
+// "This mask cannot become a nested tensor": those are not emulated, and the padded way is open.
+inline bool nested_tensor_from_mask_left_aligned(const at::Tensor&, const at::Tensor&) { return false; }
+
 inline at::Tensor as_strided(const at::Tensor& self, at::IntArrayRef sizes, at::IntArrayRef strides, std::optional<int64_t> offset) {
   static const HostOperation operation("aten::as_strided");
   operation.record(self, 0, Role::Read);
