@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from maya.emulator.memory_owners import Owners
 from maya.traces import MemoryAction, Phase
 
 
@@ -29,8 +30,16 @@ def _peak(rows: NDArray[np.void], grows: MemoryAction, shrinks: MemoryAction) ->
     return int(max(np.cumsum(changes).max(initial=0), 0))
 
 
-def out_of_memory(memory: NDArray[np.void], modules: list[str], source_line: str) -> dict[str, Any] | None:
-    """The last allocation that failed, and the memory held then by module and phase, largest first.
+def out_of_memory(
+    memory: NDArray[np.void], modules: list[str], source_line: str, owners: Owners
+) -> dict[str, Any] | None:
+    """The last allocation that failed, and the memory held then by module and kind, largest first.
+
+    Args:
+        memory: [n] of MEMORY_DTYPE, one rank's log.
+        modules: paths that its `module` column indexes.
+        source_line: the user's line that asked.
+        owners: what is known of allocations beyond who was running when they were made.
 
     Returns:
         None if none failed; otherwise requested_bytes, module, source_line and held.
@@ -46,7 +55,8 @@ def out_of_memory(memory: NDArray[np.void], modules: list[str], source_line: str
     live = live[~np.isin(live["allocation"], freed)]
     held: dict[tuple[str, str], int] = {}
     for row in live:
-        owner = _module(int(row["module"]), modules), Phase(int(row["phase"])).name.lower()
+        running = _module(int(row["module"]), modules), Phase(int(row["phase"])).name.lower()
+        owner = owners.get(int(row["allocation"]), running)
         held[owner] = held.get(owner, 0) + int(row["size_bytes"])
     return {
         "requested_bytes": int(failed["requested_bytes"]),

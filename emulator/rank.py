@@ -7,13 +7,17 @@ import time
 from types import ModuleType
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from maya.emulator.device import DeviceSettings, install_device
 from maya.emulator.held_memory import out_of_memory, peaks
+from maya.emulator.memory_owners import memory_owners
 from maya.emulator.rank_spec import UNLIMITED_BYTES, RankOutcome, RankSpec
 from maya.emulator.recording import RankRecording
 from maya.emulator.script import Ending, FollowSettings, ScriptFollower, ScriptOutcome, ScriptTarget
 from maya.hardware import find_gpu
-from maya.traces import Ended, memory_path, read_memory
+from maya.traces import Ended, MemoryAction, memory_path, read_memory
 from maya.traces.oracle import DurationOracle
 
 HOST_GAP_NS = 5_000
@@ -73,9 +77,7 @@ class Rank:
             "cause": _cause(outcome, self._native),
             "iterations": len(self._follower.iteration_ends),
             "optimizer_steps": self._follower.optimizer_steps,
-            "oom": out_of_memory(
-                memory, self._native.interned("modules", 0), self._native.out_of_memory_line()
-            ),
+            "oom": self._out_of_memory(memory),
             "memory": {"allocated": allocated, "reserved": reserved, "capacity": self._capacity_bytes},
             "torch_version": _torch_version(),
             "data_wait_ns": self._follower.data_wait_ns,
@@ -88,6 +90,12 @@ class Rank:
         partial.write_text(json.dumps(values, indent=1) + "\n")
         partial.replace(path)
         return RankOutcome(ended, outcome.exit_code)
+
+    def _out_of_memory(self, memory: NDArray[np.void]) -> dict[str, Any] | None:
+        if not (memory["action"] == MemoryAction.OUT_OF_MEMORY).any():
+            return None
+        modules, line = self._native.interned("modules", 0), self._native.out_of_memory_line()
+        return out_of_memory(memory, modules, line, memory_owners(self._native))
 
     def _ended(self, outcome: ScriptOutcome) -> Ended:
         if outcome.ending is Ending.STOPPED:

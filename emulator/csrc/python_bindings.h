@@ -203,6 +203,25 @@ inline void bind_values(py::module_& module) {
   // For tests: as if an operator without values had written the tensor.
   module.def("forget_values", [](const py::object& tensor, const std::string& producer) { wrote(tensor_from_python(tensor), false, Recorder::instance().intern_name(producer)); },
              py::arg("tensor"), py::arg("producer") = "maya::forgotten");
+  module.def("allocation_id", [](const py::object& object) {  // storage id of the trace, -1 for host tensors
+    auto tensor = tensor_from_python(object);
+    auto* block = tensor.is_cuda() ? block_of(tensor) : nullptr;
+    return block ? block->allocation_id : int64_t{-1};
+  });
+  // A copy to the host of a storage whose bytes nobody made: recorded, not performed.
+  module.def("record_storage_to_host", [](uintptr_t address) {
+    auto* storage = reinterpret_cast<c10::StorageImpl*>(address);
+    if (storage->nbytes() == 0) return;
+    auto count = static_cast<int64_t>(storage->nbytes());
+    auto bytes_of = [count](c10::Storage owner, c10::DispatchKey key) {
+      at::Tensor whole = at::detail::make_tensor<c10::TensorImpl>(std::move(owner), c10::DispatchKeySet(key), caffe2::TypeMeta::Make<uint8_t>());
+      whole.unsafeGetTensorImpl()->set_sizes_contiguous({count});
+      return whole;
+    };
+    c10::Storage nowhere(c10::Storage::use_byte_size_t(), 0, c10::DataPtr(nullptr, c10::kCPU), nullptr, false);
+    record_copy(bytes_of(std::move(nowhere), c10::DispatchKey::CPU),
+                bytes_of(c10::Storage(c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(storage)), c10::DispatchKey::CUDA), "d2h", true);
+  });
   module.def("storage_is_known", [](uintptr_t storage) {
     auto* block = block_of(reinterpret_cast<c10::StorageImpl*>(storage)->data_ptr());
     return !block || block->state != ValueState::Unknown;

@@ -72,11 +72,18 @@ class SparseCheckpoints:
 
     Args:
         is_made_up: whether a device storage's contents were never computed.
+        record_copy: called with the address of each such storage instead of copying it to the host.
         assume: notes an assumption: kind, producer, value.
     """
 
-    def __init__(self, is_made_up: Callable[[Any], bool], assume: Callable[[str, str, Any], object]) -> None:
+    def __init__(
+        self,
+        is_made_up: Callable[[Any], bool],
+        record_copy: Callable[[int], object],
+        assume: Callable[[str, str, Any], object],
+    ) -> None:
         self._is_made_up = is_made_up
+        self._record_copy = record_copy
         self._assume = assume
         self._saving = _Saving()
         self._open_writer: Any = None
@@ -100,6 +107,7 @@ class SparseCheckpoints:
 
         def cpu(storage: Any) -> Any:
             if outer._saving.depth and storage.device.type != "cpu" and outer._is_made_up(storage):
+                outer._record_copy(storage._cdata)
                 return _Hole(storage.nbytes())
             return outer._cpu(storage)
 

@@ -130,7 +130,9 @@ class ScriptFollower:
         self._modules = ModuleHooks(native, self.stop, on_root_forward=self._optimizers.drop_abandoned_steps)
         self._backward = BackwardMarkers(native, self.stop, on_accumulate=self._modules.announce_batch)
         self._loaders = LoaderMarkers(native, self.stop)
-        self._checkpoints = SparseCheckpoints(made_up_storages(native), self.policy.assume)
+        self._checkpoints = SparseCheckpoints(
+            made_up_storages(native), native.record_storage_to_host, self.policy.assume
+        )
         self._boundary = ProcessBoundary(self._before_exit, self._in_forked_child)
 
     @property

@@ -55,3 +55,7 @@ class ScriptNative(Protocol):
     def storage_is_known(self, storage_cdata: int, /) -> bool:
         """Whether a device storage's values are real or one known constant."""
         ...
+
+    def record_storage_to_host(self, storage_cdata: int, /) -> object:
+        """Record the copy of a device storage to the host, without performing it."""
+        ...

@@ -31,6 +31,10 @@ class Verdict:
     exit_code: int
 
 
+KINDS = {"forward": "activations", "recompute": "recomputed activations", "backward": "backward"}
+"""What memory taken in a phase is, where it has a name of its own."""
+
+
 def judge(outcome: RankOutcome) -> Verdict:
     """A script that ends by itself passes its own code through; stopped is 0; the rest is 1."""
     code = outcome.exit_code
@@ -76,18 +80,21 @@ def signal_name(number: int) -> str:
 
 
 def _held(failed: OutOfMemory) -> str:
-    sizes: dict[tuple[str, str], int] = {}
+    """What the memory is for, then who holds most; layers of one stack are added up."""
+    kinds: dict[str, int] = {}
+    owners: dict[tuple[str, str], int] = {}
     for held in failed.held:
-        owner = (LAYER_INDEX.sub(".*", held.module) or "outside of modules", held.phase or "other")
-        sizes[owner] = sizes.get(owner, 0) + held.bytes
-    holders = sorted(sizes.items(), key=lambda item: (-item[1], item[0]))
-    if not holders:
+        kind = KINDS.get(held.phase, held.phase or "other")
+        owner = (LAYER_INDEX.sub(".*", held.module) or "outside of modules", kind)
+        kinds[kind] = kinds.get(kind, 0) + held.bytes
+        owners[owner] = owners.get(owner, 0) + held.bytes
+    if not owners:
         return ""
-    shown = [f"{format_bytes(size)} {module} ({phase})" for (module, phase), size in holders[:HELD_SHOWN]]
-    rest = sum(size for _, size in holders[HELD_SHOWN:])
-    if rest:
-        shown.append(f"{format_bytes(rest)} elsewhere")
-    return "; held: " + ", ".join(shown)
+    by_kind = sorted(kinds.items(), key=lambda item: (-item[1], item[0]))
+    by_owner = sorted(owners.items(), key=lambda item: (-item[1], item[0]))[:HELD_SHOWN]
+    what = ", ".join(f"{format_bytes(size)} {kind}" for kind, size in by_kind)
+    who = ", ".join(f"{format_bytes(size)} {module} ({kind})" for (module, kind), size in by_owner)
+    return f"; held: {what}; most by {who}"
 
 
 def _exception(outcome: RankOutcome) -> str:

@@ -171,7 +171,7 @@ def test_oom_names_the_allocation_the_module_and_what_is_held(predicted: Callabl
     }
     prediction = predicted(outcome={"ended": "oom", "exit_code": 1, "oom": oom}).prediction
     assert prediction.verdict == "oom"
-    for part in ("3.00 GiB", "GPT.h.3.attn", "train.py:42", "80.0 GiB", "40.0 GiB GPT.h.*.mlp (forward)"):
+    for part in ("3.00 GiB", "GPT.h.3.attn", "train.py:42", "80.0 GiB", "40.0 GiB GPT.h.*.mlp (activations)"):
         assert part in str(prediction.cause)
     assert prediction.iteration_time_ms is None
 

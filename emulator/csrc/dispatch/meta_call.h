@@ -41,7 +41,7 @@ inline std::string open_metadata(const OperatorFacts& facts, c10::ArrayRef<at::I
 
 inline void close_metadata(std::string& json, const OperatorFacts& facts) {
   json += ']';
-  if ((facts.matmul || facts.convolution) && math_flags(facts)) json += ",\"math\":\"tf32\"";
+  if (facts.matmul || facts.convolution) json += math_flags(facts) ? ",\"math\":\"tf32\"" : ",\"math\":\"ieee\"";
   json += '}';
 }
 

@@ -116,7 +116,8 @@ class Attribution {
       issuer.phase = Phase::Recompute;
       return issuer;
     }
-    issuer.phase = Phase::Backward;
+    // An optimizer that steps from a gradient hook says so itself.
+    issuer.phase = context.phase_override >= 0 ? static_cast<Phase>(context.phase_override) : Phase::Backward;
     if (node->sequence_nr() == UINT64_MAX) {
       issuer.module = module_of_parameter(*node);
     } else {

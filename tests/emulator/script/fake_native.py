@@ -19,6 +19,7 @@ class FakeNative:
         self.bound: dict[int, str] = {}
         self.policy: Any = None
         self.line = "train.py:1"
+        self.copied_storages: list[int] = []
 
     def recording(self, enabled: bool) -> None:
         self.is_recording = enabled
@@ -63,6 +64,9 @@ class FakeNative:
 
     def storage_is_known(self, storage_cdata: int) -> bool:  # noqa: ARG002
         return False
+
+    def record_storage_to_host(self, storage_cdata: int) -> None:
+        self.copied_storages.append(storage_cdata)
 
     def names(self) -> list[str]:
         return [name for name, _ in self.operations]

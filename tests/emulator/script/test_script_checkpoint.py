@@ -25,6 +25,7 @@ class Device:
         self.addresses: set[int] = set()
         self.made_up: set[int] = set()
         self.notes: list[Any] = []
+        self.copied: list[int] = []
 
     def empty(self, *shape: int, **options: Any) -> torch.Tensor:
         tensor = torch.full(shape, 9, **options)
@@ -50,7 +51,9 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[Device]:
 
     monkeypatch.setattr(torch.UntypedStorage, "device", property(pretended), raising=False)
     checkpoints = SparseCheckpoints(
-        lambda storage: storage.data_ptr() in device.made_up, lambda *note: device.notes.append(note)
+        lambda storage: storage.data_ptr() in device.made_up,
+        device.copied.append,
+        lambda *note: device.notes.append(note),
     )
     checkpoints.install()
     yield device
@@ -71,6 +74,7 @@ def test_140_gb_take_few_bytes(tmp_path: Path, device: Device) -> None:
     assert path.stat().st_size > 140e9
     assert path.stat().st_blocks * 512 < 1 << 20
     assert device.notes == [("checkpoint", "torch.save", 0)] * 2
+    assert len(device.copied) == 2  # the trace must show the copies to the host
     with torch.serialization.set_default_mmap_options(mmap.MAP_SHARED):
         loaded = torch.load(path, mmap=True, map_location="cpu")
     assert loaded["layer.1"].shape == (35_000_000_000,)
@@ -133,7 +137,7 @@ def test_a_failing_save_leaves_no_trace(tmp_path: Path, device: Device) -> None:
 
 def test_everything_is_put_back() -> None:
     opener, cpu = torch.serialization._open_zipfile_writer, torch.UntypedStorage.cpu
-    checkpoints = SparseCheckpoints(lambda _: True, lambda *_: None)
+    checkpoints = SparseCheckpoints(lambda _: True, lambda _: None, lambda *_: None)
     checkpoints.install()
     assert torch.UntypedStorage.cpu is not cpu
     checkpoints.remove()
