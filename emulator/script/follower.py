@@ -8,10 +8,11 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import Any, Protocol
 
 from maya.emulator.script.checkpoint import SparseCheckpoints, made_up_storages
 from maya.emulator.script.children import end_child_processes, ignore_worker_deaths, shut_down_loaders
+from maya.emulator.script.compiled import EagerCompile
 from maya.emulator.script.iterations import IterationTracker
 from maya.emulator.script.main_module import ScriptTarget
 from maya.emulator.script.modules import ModuleHooks
@@ -66,6 +67,13 @@ class ScriptOutcome:
             return ""
         message = str(self.error).strip().partition("\n")[0]
         return f"{type(self.error).__name__}: {message}" if message else type(self.error).__name__
+
+
+class Part(Protocol):
+    """Hooks that are there while the script runs."""
+
+    def install(self) -> None: ...
+    def remove(self) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -133,6 +141,7 @@ class ScriptFollower:
         self._checkpoints = SparseCheckpoints(
             made_up_storages(native), native.record_storage_to_host, self.policy.assume
         )
+        self._compile = EagerCompile(self.policy.assume)
         self._boundary = ProcessBoundary(self._before_exit, self._in_forked_child)
 
     @property
@@ -209,7 +218,7 @@ class ScriptFollower:
         return stopped if self.stop.requested else ScriptOutcome(Ending.FINISHED, 0)
 
     def _install(self) -> None:
-        for part in (self._optimizers, self._modules, self._backward, self._loaders, self._checkpoints):
+        for part in self._parts():
             part.install()
         if self._marker is not None:
             self._marker.install()
@@ -220,8 +229,18 @@ class ScriptFollower:
         self._boundary.remove()
         if self._marker is not None:
             self._marker.remove()
-        for part in (self._checkpoints, self._loaders, self._backward, self._modules, self._optimizers):
+        for part in reversed(self._parts()):
             part.remove()
+
+    def _parts(self) -> tuple[Part, ...]:
+        return (
+            self._optimizers,
+            self._modules,
+            self._backward,
+            self._loaders,
+            self._checkpoints,
+            self._compile,
+        )
 
     def _marked_step(self) -> None:
         if self.stop.requested:

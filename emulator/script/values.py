@@ -15,9 +15,9 @@ from typing import Any
 
 Value = bool | int | float
 
-FALSE_PRODUCERS = frozenset({"isnan", "isinf", "isposinf", "isneginf", "any"})
-"""Questions a healthy run answers with no."""
-TRUE_PRODUCERS = frozenset({"isfinite", "isreal", "all", "equal", "allclose", "isclose"})
+FALSE_PRODUCERS = frozenset({"isnan", "isinf", "isposinf", "isneginf", "any", "eq", "isin"})
+"""Questions a healthy run answers with no: two unknown numbers are not equal, no end of text is reached."""
+TRUE_PRODUCERS = frozenset({"isfinite", "isreal", "all", "equal", "allclose", "isclose", "ne"})
 """Questions a healthy run answers with yes."""
 NORM_PRODUCERS = frozenset(
     {"norm", "linalg_vector_norm", "linalg_matrix_norm", "_foreach_norm", "_weight_norm", "std", "var"}
@@ -49,7 +49,8 @@ class ValueSettings:
         selected_share: the share of elements that `nonzero`, a mask or `unique` selects.
         truth: any other boolean.
         patience: how often in a row one source line reads the same boolean within an
-            iteration before the answers alternate, so that rejection loops end.
+            iteration before the answers alternate, so that rejection loops end. Generation that
+            asks after each token whether all sequences have ended is such a loop, too.
         producers: value by operator name (`aten::mean`), before any of the rules.
         seed: other than 0, losses and copied floats differ by up to 5% between seeds.
     """
@@ -63,7 +64,7 @@ class ValueSettings:
     copied_integer: int = 0
     selected_share: float = 0.5
     truth: bool = True
-    patience: int = 100
+    patience: int = 1000
     producers: Mapping[str, Value] = field(default_factory=dict)
     seed: int = 0
 
@@ -80,7 +81,7 @@ class ValueSettings:
 class _Use:
     """One distinct assumption."""
 
-    value: Value
+    value: Value | str
     count: int = 0
     in_iteration: int = 0
 
@@ -129,8 +130,8 @@ class ValuePolicy:
         for use in self._uses.values():
             use.in_iteration = 0
 
-    def assume(self, kind: str, producer: str, value: Value, count: int = 1) -> None:
-        """Note an assumption made elsewhere, for example zeros in a checkpoint."""
+    def assume(self, kind: str, producer: str, value: Value | str, count: int = 1) -> None:
+        """Note an assumption made elsewhere: zeros in a checkpoint; a sentence for the kind "model"."""
         use = self._uses.setdefault((kind, producer, self._source_line()), _Use(value))
         use.count += count
 
