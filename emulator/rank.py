@@ -94,7 +94,8 @@ class Rank:
     def _out_of_memory(self, memory: NDArray[np.void]) -> dict[str, Any] | None:
         if not (memory["action"] == MemoryAction.OUT_OF_MEMORY).any():
             return None
-        modules, line = self._native.interned("modules", 0), self._native.out_of_memory_line()
+        modules = self._native.interned("modules", 0)
+        line = self._native.out_of_memory_line() or self._follower.backward_out_of_memory_line
         return out_of_memory(memory, modules, line, memory_owners(self._native))
 
     def _ended(self, outcome: ScriptOutcome) -> Ended:

@@ -155,6 +155,11 @@ class ScriptFollower:
         return self.tracker.optimizer_steps
 
     @property
+    def backward_out_of_memory_line(self) -> str:
+        """The line whose backward pass ran out of memory last, "" if none did."""
+        return self._backward.out_of_memory_line
+
+    @property
     def data_wait_ns(self) -> int:
         """Wall time spent waiting for DataLoaders on this machine."""
         return self._loaders.wait_ns

@@ -45,6 +45,10 @@ class BackwardMarkers:
     Args:
         on_accumulate: called before each outermost pass that accumulates gradients.
 
+    Attributes:
+        out_of_memory_line: the user's line whose backward pass ran out of memory last, "" if none did;
+            the engine's threads, where allocations fail, have no line of the user's.
+
     Raises (from `install`):
         MayaError: this torch has no `_engine_run_backward`.
     """
@@ -59,6 +63,7 @@ class BackwardMarkers:
         self._native = native
         self._stop = stop
         self._on_accumulate = on_accumulate
+        self.out_of_memory_line = ""
         self._depth = 0
         self._lock = threading.Lock()
         self._replaced: list[tuple[Any, Any]] = []
@@ -97,6 +102,10 @@ class BackwardMarkers:
                 self._native.mark(MARK_BACKWARD_BEGIN, metadata)
             try:
                 return original(*args, **kwargs)
+            except torch.OutOfMemoryError:
+                if outermost:
+                    self.out_of_memory_line = self._native.source_line()
+                raise
             finally:
                 with self._lock:
                     self._depth -= 1
