@@ -12,6 +12,7 @@
 #include "kernels/copies.h"
 #include "kernels/creation_and_views.h"
 #include "kernels/ctc.h"
+#include "kernels/grouped_mm.h"
 #include "kernels/indexing.h"
 #include "kernels/reads.h"
 #include "kernels/rnn.h"
@@ -85,6 +86,7 @@ inline std::vector<std::string> register_operators(const std::vector<std::string
       continue;
     }
     auto kernel = indexes_with_masks(base) ? c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<IndexingKernel>())
+        : base == "_grouped_mm"            ? c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<GroupedProductKernel>())
                                            : c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<BoxedKernel>());
     registrations().push_back(c10::Dispatcher::singleton().registerImpl(full, c10::DispatchKey::CUDA, std::move(kernel), std::nullopt, nullptr, "maya"));
   }

@@ -102,10 +102,11 @@ class ValuePolicy:
         """Answer one read.
 
         Args:
-            kind: "item", "bool", "copy" or "count".
+            kind: "item", "bool", "copy", "count", or "equal groups": the ends of groups that share
+                some dimension; the backend divides it evenly, and that is noted here.
             producer: the operator that wrote the value, "aten::mean"; empty if none did.
             dtype: of the tensor, a torch.dtype or its name in Python or C++.
-            numel: how many elements are read, or selected from (kind "count").
+            numel: how many elements are read, selected from (kind "count"), or fall to a group.
             reads: how many reads the native side counts; unused, reads are counted by line here.
 
         Raises:
@@ -160,6 +161,8 @@ class ValuePolicy:
         in_iteration: int,
     ) -> Value:
         settings = self._settings
+        if kind == "equal groups":
+            return numel
         if kind == "count":
             return min(numel, max(1, int(numel * settings.selected_share)))
         if kind not in ("item", "bool", "copy"):
