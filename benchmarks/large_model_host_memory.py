@@ -128,7 +128,7 @@ def train(layers: int, length: int) -> None:
     optimizer.step()
 
 
-def initialisation_us(layers: int = 1) -> dict[str, float]:
+def initialisation_us() -> dict[str, float]:
     """Host time of filling a parameter of 128256 x 8192, microseconds; runs on the device given."""
     weight = torch.empty(128256, 8192, device="cuda")
     found = {}
@@ -145,7 +145,7 @@ def initialisation_us(layers: int = 1) -> dict[str, float]:
 
 
 def run(layers: int, length: int) -> dict[str, float]:
-    """One run under `maya run`: what it measured, wall time, and peak resident memory of the largest process."""
+    """One `maya run`: what it measured, wall time, peak resident memory of the largest process."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "maya.cli", "run", "--gpu-memory", "unlimited"]
         command += ["--steps", "1", "--warmup", "0", "-o", f"{folder}/llama.maya"]
