@@ -156,8 +156,8 @@ struct BoxedKernel final : c10::OperatorKernel {
     float increment = arguments[1].toScalar().to<float>();
     for (const at::Tensor& item : list) {
       auto* block = block_of(item);
-      auto* values = static_cast<float*>(block->values->mutable_data());
-      values[item.storage_offset()] += increment;
+      if (!block->values) host_alias(item);  // a constant until now
+      static_cast<float*>(block->values->mutable_data())[item.storage_offset()] += increment;
     }
     Statistics::instance().computed++;
     return true;
@@ -198,6 +198,7 @@ struct BoxedKernel final : c10::OperatorKernel {
   static void make_unknown(const c10::OperatorHandle& op, const OperatorFacts& facts, c10::ArrayRef<at::IValue> arguments, const CallArguments& call, const CachedCall& cached, torch::jit::Stack& results) {
     if (facts.random) advance_generator(facts, arguments);
     std::optional<double> constant = finite_answer(facts, arguments);
+    if (!constant) constant = filled_with(facts, arguments);
     if (!constant && facts.selects_constant && facts.return_count == 1) constant = evaluate_on_constants(op, facts, arguments);
     if (constant && facts.sums && *constant != 0) constant.reset();  // a sum of ones is no constant of the inputs
     auto settle = [&](const at::Tensor& tensor) {

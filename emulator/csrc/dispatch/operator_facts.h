@@ -45,6 +45,7 @@ struct OperatorFacts {
   bool matmul = false, convolution = false;
   bool selects_constant = false;    // constants in → constants out, element by element or reduced
   bool sums = false;
+  bool fills = false;  // writes one number everywhere
   bool random = false;
   bool index_factory = false;
   enum class Finite : uint8_t { None, False, True, CompareScalar, CompareTensor } finite = Finite::None;
@@ -122,7 +123,7 @@ struct OperatorFacts {
     static const NameSet matmuls{"mm", "addmm", "bmm", "baddbmm", "addbmm", "_addmm_activation", "addmv", "addr", "linear", "dot", "vdot", "_cudnn_rnn", "_cudnn_rnn_backward"};
     static const NameSet constants{"isnan", "isinf", "isfinite", "isposinf", "isneginf", "any", "all", "logical_and", "logical_or", "logical_not", "logical_xor", "logical_and_", "logical_or_", "bitwise_and", "bitwise_or", "bitwise_not", "bitwise_xor",
                                    "__and__", "__or__", "eq", "ne", "lt", "le", "gt", "ge", "mul", "add", "sub", "div", "where", "max", "min", "amax", "amin", "mean", "abs", "neg", "sqrt", "clamp", "clamp_min", "clamp_max", "maximum", "minimum", "clone",
-                                   "mul_", "add_", "sub_", "div_", "masked_fill", "cat", "stack", "_to_copy", "sum", "reciprocal", "rsqrt", "exp", "log", "pow", "expm1", "sigmoid", "tanh", "relu", "sign", "ceil", "floor", "round", "trunc"};
+                                   "mul_", "add_", "sub_", "div_", "masked_fill", "masked_fill_", "clamp_", "sqrt_", "neg_", "addcmul", "addcdiv", "lerp", "cat", "stack", "_to_copy", "sum", "reciprocal", "rsqrt", "exp", "log", "pow", "expm1", "sigmoid", "tanh", "relu", "sign", "ceil", "floor", "round", "trunc"};
     // These repeat or accumulate without harm where elements share memory; torch lets them.
     static const NameSet tolerant{"fill_", "zero_", "index_put_", "_index_put_impl_", "index_fill_", "masked_fill_"};
     overwrites_self = overwriting.count(base_name) || has_out;
@@ -134,6 +135,7 @@ struct OperatorFacts {
     convolution = base_name.find("convolution") != std::string::npos;
     selects_constant = constants.count(base_name);
     sums = base_name == "sum";
+    fills = !has_out && (base_name == "fill_" || base_name == "zero_" || base_name == "_foreach_zero_");
     index_factory = base_name == "arange" || base_name == "randperm";
     random = generator_arguments != 0 || base_name == "native_dropout";
     if (base_name == "isnan" || base_name == "isinf" || base_name == "isposinf" || base_name == "isneginf") finite = Finite::False;

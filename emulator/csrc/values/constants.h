@@ -70,6 +70,19 @@ inline std::optional<double> evaluate_on_constants(const c10::OperatorHandle& op
   return result.flatten()[0].item().toDouble();
 }
 
+// What fill_ and zero_ write everywhere.
+inline std::optional<double> filled_with(const OperatorFacts& facts, c10::ArrayRef<at::IValue> arguments) {
+  if (!facts.fills) return std::nullopt;
+  if (arguments.size() < 2) return 0;
+  const auto& self = arguments[0].toTensor();
+  if (c10::isComplexType(self.scalar_type())) return std::nullopt;
+  std::optional<double> value = arguments[1].isTensor() ? constant_of(arguments[1].toTensor()) : std::nullopt;
+  if (arguments[1].isScalar() && !arguments[1].isComplexDouble()) value = arguments[1].toScalar().toDouble();
+  if (!value) return std::nullopt;
+  at::AutoDispatchBelowADInplaceOrView below;
+  return at::full({}, *value, at::TensorOptions().dtype(self.scalar_type())).item().toDouble();  // as the dtype rounds it
+}
+
 // What a finiteness test of unknown, finite numbers says; none if this is no such test.
 inline std::optional<double> finite_answer(const OperatorFacts& facts, c10::ArrayRef<at::IValue> arguments) {
   using Finite = OperatorFacts::Finite;

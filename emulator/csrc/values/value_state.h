@@ -86,16 +86,14 @@ inline void materialise(DeviceBlock& block, const c10::StorageImpl& storage) {
   become_known(block, std::move(values));
 }
 
-// Are this tensor's values there? Small constants are turned into bytes on the way.
+// Are this tensor's values there, or is it a small constant, whose bytes can be made?
 inline bool is_known(const at::Tensor& tensor) {
   if (tensor.is_cpu()) return true;
   auto* block = block_of(tensor);
   if (!block) return false;
   if (block->state == ValueState::Known) return true;
   if (tensor.unsafeGetTensorImpl()->unsafe_storage().nbytes() == 0) return true;
-  if (block->state == ValueState::Unknown || !small_enough(tensor)) return false;
-  materialise(*block, *tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl());
-  return true;
+  return block->state == ValueState::Constant && small_enough(tensor);
 }
 
 inline at::Tensor on_storage(const at::Tensor& like, c10::intrusive_ptr<c10::StorageImpl> storage) {
@@ -113,6 +111,7 @@ inline at::Tensor on_storage(const at::Tensor& like, c10::intrusive_ptr<c10::Sto
 // A CPU tensor over the known values of a device tensor: same sizes, strides, offset and flags.
 inline at::Tensor host_alias(const at::Tensor& tensor) {
   auto* block = block_of(tensor);
+  if (block->state == ValueState::Constant) materialise(*block, *tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl());
   size_t bytes = tensor.unsafeGetTensorImpl()->unsafe_storage().nbytes();
   // Known holds for a storage of no bytes too, and a storage may have grown since.
   if (!block->values || block->values->nbytes() < bytes) {
