@@ -37,6 +37,14 @@ def write_derived(run_dir: Path, predicted: PredictedRun) -> None:
         file.write(predicted.prediction.to_json().encode())
 
 
+def derived_files_are_whole(run_dir: Path, predicted: PredictedRun) -> bool:
+    """Whether every file that `write_derived` would write is there."""
+    names = [ASSUMPTIONS_NAME, PREDICTION_NAME]
+    if predicted.priced is not None:
+        names += [TIMELINE_NAME, f"durations-{predicted.priced.trace.rank}.npz"]
+    return all((run_dir / name).exists() for name in names)
+
+
 @contextmanager
 def written_whole(path: Path) -> Iterator[BinaryIO]:
     """A file that gets its name only once everything is in it."""

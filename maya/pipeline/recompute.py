@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from maya.errors import UsageError
-from maya.pipeline.derived_files import PREDICTION_NAME, TIMELINE_NAME, write_derived
+from maya.pipeline.derived_files import derived_files_are_whole, write_derived
 from maya.pipeline.predict import predict
 from maya.pipeline.run_folder import is_run_folder
 from maya.reports.console import Console
@@ -27,7 +27,7 @@ def recompute(run_dir: Path, console: Console) -> Report:
             hint="give a folder that `maya run` wrote, such as train.maya",
         )
     predicted = predict(run_dir, read_manifest(run_dir))
-    if not (run_dir / PREDICTION_NAME).exists() or not (run_dir / TIMELINE_NAME).exists():
+    if not derived_files_are_whole(run_dir, predicted):
         try:
             write_derived(run_dir, predicted)
         except OSError as error:  # a read-only archive can still be looked at

@@ -86,7 +86,9 @@ class DeviceAllocators {
     int count = machine().device_count;
     // 8 TiB a device keeps terabyte models apart; more devices share what x86-64 user space gives.
     slice_bytes_ = std::min<uint64_t>(8ull << 40, (64ull << 40) / static_cast<uint64_t>(count));
-    void* base = mmap(nullptr, slice_bytes_ * count, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    // The same addresses in every run, where they are free: scripts can sort by data_ptr(), and logs compare.
+    void* const wish = reinterpret_cast<void*>(16ull << 40);
+    void* base = mmap(wish, slice_bytes_ * count, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     TORCH_CHECK(base != MAP_FAILED, "Maya could not reserve ", (slice_bytes_ * count) >> 40,
                 " TiB of address space for device memory; is an address-space limit (ulimit -v) set?");
     base_ = reinterpret_cast<uint64_t>(base);
