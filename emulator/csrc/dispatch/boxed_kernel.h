@@ -144,7 +144,8 @@ struct BoxedKernel final : c10::OperatorKernel {
     std::string message = error.what_without_backtrace();
     bool index = dynamic_cast<const c10::IndexError*>(&error) || message.find("out of bounds") != std::string::npos || message.find("out of range") != std::string::npos;
     TORCH_CHECK(!index, "CUDA error: device-side assert triggered\n", message);
-    if (message.find("unsupported operation:") != std::string::npos) throw;
+    for (const char* mistake : {"unsupported operation:", "can't be cast", "same dtype", "Expected dtype", "same scalar type", "dtypes match"})
+      if (message.find(mistake) != std::string::npos) throw;
   }
 
   // The optimizers' step counters: dozens of 0-dim tensors, on which the CPU's slow path is slow.
@@ -199,6 +200,7 @@ struct BoxedKernel final : c10::OperatorKernel {
     if (facts.random) advance_generator(facts, arguments);
     std::optional<double> constant = finite_answer(facts, arguments);
     if (!constant) constant = filled_with(facts, arguments);
+    if (!constant) constant = absorbed(facts, arguments);
     if (!constant && facts.selects_constant && facts.return_count == 1) constant = evaluate_on_constants(op, facts, arguments);
     if (constant && facts.sums && *constant != 0) constant.reset();  // a sum of ones is no constant of the inputs
     auto settle = [&](const at::Tensor& tensor) {

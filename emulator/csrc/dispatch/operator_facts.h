@@ -46,6 +46,7 @@ struct OperatorFacts {
   bool selects_constant = false;    // constants in → constants out, element by element or reduced
   bool sums = false;
   bool fills = false;  // writes one number everywhere
+  enum class Absorbs : uint8_t { None, Zero, True } absorbs = Absorbs::None;  // an operand that decides the result alone
   bool random = false;
   bool index_factory = false;
   enum class Finite : uint8_t { None, False, True, CompareScalar, CompareTensor } finite = Finite::None;
@@ -135,6 +136,9 @@ struct OperatorFacts {
     convolution = base_name.find("convolution") != std::string::npos;
     selects_constant = constants.count(base_name);
     sums = base_name == "sum";
+    auto plain_name = base_name.back() == '_' ? base_name.substr(0, base_name.size() - 1) : base_name;
+    if (plain_name == "mul" || plain_name == "bitwise_and" || plain_name == "logical_and") absorbs = Absorbs::Zero;
+    if (plain_name == "bitwise_or" || plain_name == "logical_or") absorbs = Absorbs::True;
     fills = !has_out && (base_name == "fill_" || base_name == "zero_" || base_name == "_foreach_zero_");
     index_factory = base_name == "arange" || base_name == "randperm";
     random = generator_arguments != 0 || base_name == "native_dropout";

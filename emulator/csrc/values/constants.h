@@ -70,6 +70,30 @@ inline std::optional<double> evaluate_on_constants(const c10::OperatorHandle& op
   return result.flatten()[0].item().toDouble();
 }
 
+constexpr int64_t kLooksThroughElements = 1 << 16;  // some 20 us
+
+// Whether every real value of a small tensor is nonzero (or zero).
+inline bool all_known_are(const at::Tensor& tensor, bool nonzero) {
+  if (tensor.numel() > kLooksThroughElements || tensor.numel() == 0 || !is_known(tensor)) return false;
+  at::AutoDispatchBelowADInplaceOrView below;
+  auto host = host_alias(tensor);
+  return nonzero ? host.all().item<bool>() : !host.any().item<bool>();
+}
+
+// What one operand decides whatever the other one is: 0 times a finite number, False and, True or.
+inline std::optional<double> absorbed(const OperatorFacts& facts, c10::ArrayRef<at::IValue> arguments) {
+  using Absorbs = OperatorFacts::Absorbs;
+  if (facts.absorbs == Absorbs::None || !arguments[0].isTensor() || !arguments[1].isTensor()) return std::nullopt;
+  const auto &left = arguments[0].toTensor(), &right = arguments[1].toTensor();
+  if (facts.absorbs == Absorbs::True && facts.base_name[0] == 'b' && (left.scalar_type() != c10::kBool || right.scalar_type() != c10::kBool)) return std::nullopt;
+  for (const auto* operand : {&left, &right}) {
+    const bool wants = facts.absorbs == Absorbs::True;
+    auto value = constant_of(*operand);
+    if (value ? (*value != 0) == wants : operand->is_cuda() && all_known_are(*operand, wants)) return wants ? 1 : 0;
+  }
+  return std::nullopt;
+}
+
 // What fill_ and zero_ write everywhere.
 inline std::optional<double> filled_with(const OperatorFacts& facts, c10::ArrayRef<at::IValue> arguments) {
   if (!facts.fills) return std::nullopt;
