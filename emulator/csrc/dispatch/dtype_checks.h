@@ -1,6 +1,8 @@
 // Mistakes in dtypes that a CUDA kernel refuses and a meta kernel lets pass. Asked on a cache miss
 // only. Wordings are those of PyTorch's CUDA kernels.
 #pragma once
+#include <ATen/native/TypeProperties.h>
+
 #include <unordered_map>
 
 #include "call_arguments.h"
@@ -52,8 +54,25 @@ inline void check_index_dtypes(const OperatorFacts& facts, c10::ArrayRef<at::IVa
   }
 }
 
+// In-place arithmetic cannot turn integers into fractions.
+inline void check_result_fits(const OperatorFacts& facts, c10::ArrayRef<at::IValue> arguments) {
+  static const NameSet arithmetic{"mul_", "div_", "pow_", "remainder_", "fmod_", "floor_divide_", "addcmul_", "addcdiv_", "lerp_", "atan2_"};
+  if (!arithmetic.count(facts.base_name)) return;
+  at::native::ResultTypeState state;
+  for (const auto& argument : arguments) {
+    if (argument.isTensor() && argument.toTensor().defined()) state = at::native::update_result_type_state(argument.toTensor(), state);
+    else if (argument.isScalar()) state = at::native::update_result_type_state(argument.toScalar(), state);
+  }
+  auto result = at::native::result_type(state);
+  bool rounds = arguments.back().isString();
+  if (facts.base_name == "div_" && !rounds && c10::isIntegralType(result, true)) result = c10::typeMetaToScalarType(c10::get_default_dtype());
+  auto target = arguments[0].toTensor().scalar_type();
+  TORCH_CHECK(c10::canCast(result, target), "result type ", cpp_name(result), " can't be cast to the desired output type ", cpp_name(target));
+}
+
 inline void check_dtypes(const OperatorFacts& facts, c10::ArrayRef<at::IValue> arguments) {
   check_index_dtypes(facts, arguments);
+  check_result_fits(facts, arguments);
   const auto* agreeing = agreeing_arguments(facts.base_name);
   if (!agreeing || facts.has_out) return;
   std::string_view first;
