@@ -41,12 +41,14 @@ SMALL: dict[str, dict[str, Any]] = {
         **{"bf16": True, "optimizer": "foreach", "accumulation": 2, **STATES_DOMINATE}
     },
     "float32, fused AdamW, states dominate": {"bf16": False, "optimizer": "fused", **STATES_DOMINATE},
+    "bf16, checkpointed blocks": {"bf16": True, "checkpoint": True, "layers": 3, "batch": 3},
+    "ResNet-50": {"image_size": 32},
 }
 GPT_2_124M = {"layers": 12, "heads": 12, "width": 768, "vocabulary": 50304, "block_size": 1024}
 
 
 def run(where: str, steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    command = [sys.executable, str(SUPPORT / "gpt_memory_step.py"), where, json.dumps(steps)]
+    command = [sys.executable, str(SUPPORT / "memory_step.py"), where, json.dumps(steps)]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=900, check=True)
     told: list[dict[str, Any]] = json.loads(done.stdout)
     return told
@@ -61,14 +63,23 @@ def small_steps() -> dict[str, tuple[dict[str, Any], dict[str, Any]]]:
 
 def genuine_differences(step: dict[str, Any]) -> list[Reason]:
     """Why a GPU holds other storages than the CPU in this step. Nothing else may differ."""
+    workspaces = Reason(
+        "cuBLAS workspaces come from the caching allocator",
+        on_gpu=lambda kept: kept == Kept(COPY_OR_FILL, WORKSPACE_BYTES),
+    )
+    if "image_size" in step:
+        gradients = (ADD, "threshold_backward", "convolution_backward")
+        in_place = Reason(
+            "gradients of shortcuts are summed in place",
+            on_gpu=lambda kept: kept.operator in gradients,
+            on_cpu=lambda kept: kept.operator in gradients,
+        )
+        return [workspaces, in_place]
     tokens = step.get("batch", 8) * step.get("length", 256)
     logits = tokens * step.get("vocabulary", 8192)
     half, full = 2 * logits, 4 * logits
     reasons = [
-        Reason(
-            "cuBLAS workspaces come from the caching allocator",
-            on_gpu=lambda kept: kept == Kept(COPY_OR_FILL, WORKSPACE_BYTES),
-        ),
+        workspaces,
         Reason(
             "GPU attention saves the seed and the offset of its random numbers (two blocks a layer)",
             on_gpu=lambda kept: kept == Kept(ATTENTION, 512),

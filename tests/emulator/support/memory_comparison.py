@@ -14,17 +14,20 @@ from typing import Any
 ROUND_TO_BYTES = 512
 COPY_OR_FILL = "copy or fill"
 ADD = "add"
+BATCH_NORM = "batch norm"
+BATCH_NORM_BACKWARD = "batch norm backward"
 ATTENTION = "attention"
 ATTENTION_BACKWARD = "attention backward"
 _FILLS = {
     *("", "empty", "empty_strided", "empty_like", "zeros", "zeros_like", "ones_like", "randint", "arange"),
-    *("lift_fresh", "_to_copy", "clone"),
+    *("lift_fresh", "_to_copy", "clone", "ones", "randn"),
 }
 POINTS = {
     *("mm", "addmm", "gelu", "gelu_backward", "native_layer_norm", "native_layer_norm_backward"),
     *("_log_softmax", "_log_softmax_backward_data", "nll_loss_forward", "nll_loss_backward"),
     *("embedding_dense_backward", "_fused_adamw_", "_foreach_lerp_", "_foreach_sqrt", "_foreach_addcdiv_"),
-    *(ADD, ATTENTION, ATTENTION_BACKWARD),
+    *("convolution", "convolution_backward", "max_pool2d_with_indices", "threshold_backward"),
+    *(ADD, ATTENTION, ATTENTION_BACKWARD, BATCH_NORM, BATCH_NORM_BACKWARD),
 }
 
 
@@ -36,6 +39,10 @@ def common_name(operator: str) -> str:
         return ADD
     if operator in ("_foreach_norm", "linalg_vector_norm"):
         return "norm"
+    if operator.endswith("_batch_norm"):
+        return BATCH_NORM
+    if operator.endswith("_batch_norm_backward"):
+        return BATCH_NORM_BACKWARD
     if operator == "embedding":  # on a GPU a composite of index_select and a view
         return "index_select"
     return COPY_OR_FILL if operator in _FILLS else operator
@@ -75,7 +82,7 @@ def points(told: dict[str, Any], *, every: bool = False) -> Iterator[Point]:
     births: dict[int, list[dict[str, Any]]] = {}
     deaths: dict[int, list[dict[str, Any]]] = {}
     for storage in told["storages"]:
-        if storage["born"] == storage["died"]:
+        if storage["born"] == storage["died"] or storage["rounded_bytes"] == 0:
             continue
         births.setdefault(storage["born"], []).append(storage)
         deaths.setdefault(storage["died"], []).append(storage)

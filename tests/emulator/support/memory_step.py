@@ -1,6 +1,8 @@
-"""Two steps of the example's GPT; what lived when during them, as JSON on stdout.
+"""Two training steps of a model; what lived when during them, as JSON on stdout.
 
-    python gpt_memory_step.py cpu|cuda '[{"layers": 4, ...}, ...]'
+    python memory_step.py cpu|cuda '[{"layers": 4, ...}, {"image_size": 64}, ...]'
+
+The example's GPT, or ResNet-50 where an image size is given.
 
 On "cpu" the steps really run and `StorageLifetimes` watches; on "cuda" they run on the emulated
 device and its allocator's log is told in the same form.
@@ -8,26 +10,59 @@ device and its allocator's log is told in the same form.
 
 from __future__ import annotations
 
+import functools
 import gc
 import json
 import sys
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
+from torch.utils.checkpoint import checkpoint
 
 SUPPORT = Path(__file__).resolve().parent
 sys.path[:0] = [str(SUPPORT), str(SUPPORT.parents[2] / "examples")]
 import train_gpt  # noqa: E402
+from resnet50 import ResNet50  # noqa: E402
 from storage_lifetimes import ROUND_TO_BYTES, STILL_ALIVE, StorageLifetimes  # noqa: E402
 
 FIRST_OUTPUT = 256
 """Positions of outputs in the tensor table start here."""
 
 
+class Step(Protocol):
+    def run(self, device: str, before_the_second: Callable[[], None]) -> None:
+        """Train two steps. The first is small: it only makes the optimizer's states."""
+
+
 @dataclass(frozen=True)
-class Step:
+class ResNetStep:
+    """ResNet-50 with SGD and momentum in float32."""
+
+    image_size: int
+    batch: int = 8
+
+    def run(self, device: str, before_the_second: Callable[[], None]) -> None:
+        gc.collect()
+        torch.manual_seed(0)
+        model = ResNet50().to(device)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, foreach=True)
+        self._train(device, model, optimizer, 2)
+        before_the_second()
+        self._train(device, model, optimizer, self.batch)
+
+    def _train(self, device: str, model: Any, optimizer: Any, batch: int) -> None:
+        images = torch.randn(batch, 3, self.image_size, self.image_size, device=device)
+        classes = torch.randint(0, 1000, (batch,), device=device)
+        torch.nn.functional.cross_entropy(model(images), classes).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+@dataclass(frozen=True)
+class GptStep:
     """The model, the batch and how it is trained."""
 
     layers: int = 4
@@ -40,13 +75,16 @@ class Step:
     bf16: bool = True
     optimizer: str = "fused"
     accumulation: int = 1
+    checkpoint: bool = False
 
-    def run(self, device: str, before_the_second: Any) -> None:
-        """Train two steps. The first is small: it only makes the optimizer's states."""
+    def run(self, device: str, before_the_second: Callable[[], None]) -> None:
         gc.collect()  # an earlier run leaves nothing
         torch.manual_seed(0)
         model = train_gpt.GPT(self.vocabulary, self.block_size, self.layers, self.heads, self.width)
         model.to(device)
+        if self.checkpoint:
+            for block in model.blocks:
+                block.forward = functools.partial(checkpoint, block.forward, use_reentrant=False)
         parameters = list(model.parameters())
         optimizer = torch.optim.AdamW(parameters, lr=1e-3, **{self.optimizer: True})
         self._train(device, model, parameters, optimizer, (1, min(self.length, 32)))
@@ -149,7 +187,11 @@ class EmulatedDevice:
 
 
 def main() -> None:
-    where, steps = sys.argv[1], [Step(**settings) for settings in json.loads(sys.argv[2])]
+    where = sys.argv[1]
+    steps: list[Step] = [
+        ResNetStep(**settings) if "image_size" in settings else GptStep(**settings)
+        for settings in json.loads(sys.argv[2])
+    ]
     torch.set_num_threads(2)
     run = on_cpu if where == "cpu" else EmulatedDevice().run
     json.dump([run(step) for step in steps], sys.stdout)
