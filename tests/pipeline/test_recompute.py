@@ -55,7 +55,9 @@ def test_the_trace_parses_with_the_plain_schema(
     names = Counter(node.name for node in nodes)
     steps = names["aten::_fused_adamw_"]
     assert steps >= 2
-    assert names["aten::_scaled_dot_product_flash_attention"] == 3 * 2 * steps / 2  # two parameter groups
+    # Flash or, from a newer cuDNN on, cuDNN's; three layers, two micro-batches, two parameter groups.
+    attention = [name for name in names.elements() if name.startswith("aten::_scaled_dot_product")]
+    assert sum("backward" not in name for name in attention) == 3 * 2 * steps / 2
     trace = read_rank(runs[0], 0)
     assert [trace.tables.operators[row] for row in trace.operations.rows["operator"]] == [
         node.name for node in nodes
