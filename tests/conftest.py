@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from maya.traces import (
+    MARK_BACKWARD_END,
     MARK_BATCH,
     MARK_ITERATION_END,
     MEMORY_DTYPE,
@@ -58,6 +59,8 @@ class SyntheticRun:
         iterations: 0: it only runs forward, once.
         size: rows and columns of the matrices.
         samples, tokens: what the batch marker of each iteration announces.
+        evaluates_in: an iteration that also runs forward 20 times, None for no such.
+        marks_backward: a script that trains without an optimizer (iterations = 0).
         outcome: keys of `outcome-0.json` that replace the usual ones.
     """
 
@@ -67,11 +70,15 @@ class SyntheticRun:
     samples: int = 8
     tokens: int = 8192
     uses_gpu: bool = True
+    evaluates_in: int | None = None
+    marks_backward: bool = False
     outcome: dict[str, Any] = field(default_factory=dict)
 
     def write(self, run_dir: Path) -> None:
         """Write the rank's files into an existing folder."""
         operators = ("aten::addmm", "aten::gelu", "aten::view", MARK_BATCH, MARK_ITERATION_END, "aten::copy_")
+        if self.marks_backward:
+            operators += (MARK_BACKWARD_END,)
         batch = json.dumps({"args": {"samples": self.samples, "tokens": self.tokens}, "out": []})
         empty = json.dumps({"args": {}, "out": []})
         metadata = (
@@ -85,8 +92,12 @@ class SyntheticRun:
         lines = ("train.py:10", "train.py:20")
         rows: list[tuple[int, int, Kind, Phase, int, int]] = []
         ends: list[int] = []
-        for _ in range(max(1, self.iterations)):
+        for iteration in range(max(1, self.iterations)):
             rows.append((3, 2, Kind.MARKER, Phase.FORWARD, 0, 0))
+            if self.marks_backward:
+                rows.append((6, 3, Kind.MARKER, Phase.OTHER, -1, 0))
+            if iteration == self.evaluates_in:
+                rows.extend([(0, 0, Kind.KERNEL, Phase.FORWARD, 0, 0)] * 20 * self.layers)
             for phase in (Phase.FORWARD, Phase.BACKWARD) if self.iterations else (Phase.FORWARD,):
                 for layer in range(self.layers):
                     kind = Kind.KERNEL if self.uses_gpu else Kind.HOST

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from maya.pipeline.interval import HOST_GAP_HIGH, HOST_GAP_LOW
 from maya.pipeline.priced_run import PricedRun
-from maya.reports.prediction import Assumption
-from maya.traces import Manifest, RankTrace
+from maya.reports.prediction import NS_PER_MS, Assumption
+from maya.simulator import iteration_times
+from maya.traces import MARK_BACKWARD_END, Manifest, RankTrace
+
+UNEVEN = 1.2
+"""An iteration that takes this many times the median is named. Equal work differs by a few percent."""
 
 
 def assumptions_of(trace: RankTrace) -> tuple[Assumption, ...]:
@@ -37,10 +43,39 @@ def model_assumptions(priced: PricedRun, manifest: Manifest) -> tuple[Assumption
     if ends and len(ends) <= manifest.settings.warmup:
         own.append(("maya.pipeline", f"the run had {len(ends)} iterations, so the warm-up is not left out"))
     own.extend(
+        ("maya.pipeline", sentence) for sentence in (_uneven(priced), _never_stepped(priced)) if sentence
+    )
+    own.extend(
         ("maya.kernel_models", f"{name} has no cost model of its own and is priced by its bytes")
         for name in priced.times.unknown_operators
     )
     return tuple(Assumption("model", producer, 1, "", value) for producer, value in own)
+
+
+def _uneven(priced: PricedRun) -> str:
+    """Says so when the mean hides an iteration that does more than the others."""
+    window = priced.window
+    if window.is_whole_run or window.iterations < 2:
+        return ""
+    spans = iteration_times(priced.timeline, priced.trace.tables.iteration_ends).duration_ns[
+        -window.iterations :
+    ]
+    usual_ns = float(np.median(spans))
+    if spans.max() <= UNEVEN * usual_ns:
+        return ""
+    number = len(priced.trace.tables.iteration_ends) - window.iterations + int(spans.argmax()) + 1
+    odd_ms, usual_ms = spans.max() / NS_PER_MS, usual_ns / NS_PER_MS
+    return f"iteration {number} does more and is in the mean: {odd_ms:.4g} ms, the others {usual_ms:.4g} ms"
+
+
+def _never_stepped(priced: PricedRun) -> str:
+    """Says so when a script trains without an optimizer that Maya recognises."""
+    tables = priced.trace.tables
+    if not priced.window.is_whole_run or MARK_BACKWARD_END not in tables.operators:
+        return ""
+    marker = tables.operators.index(MARK_BACKWARD_END)
+    count = int(np.count_nonzero(priced.trace.operations.rows["operator"] == marker))
+    return f"no optimizer stepped in {count} backward passes; --step-marker module:function names a step"
 
 
 def _from_log(entry: dict[str, Any]) -> Assumption:

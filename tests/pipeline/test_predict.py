@@ -198,3 +198,18 @@ def test_wider_kernel_intervals_widen_the_iterations(
     assert doubtful.high_ms is not None
     assert usual.high_ms is not None
     assert doubtful.high_ms > usual.high_ms
+
+
+def _told(prediction: Any) -> str:
+    return " | ".join(str(entry.value) for entry in prediction.assumptions)
+
+
+def test_an_iteration_that_does_more_is_named(predicted: Callable[..., PredictedRun]) -> None:
+    assert "does more" not in _told(predicted().prediction)
+    assert "iteration 3 does more and is in the mean" in _told(predicted(evaluates_in=2).prediction)
+
+
+def test_training_without_an_optimizer_is_told_of(predicted: Callable[..., PredictedRun]) -> None:
+    assert "--step-marker" not in _told(predicted(iterations=0).prediction)
+    told = _told(predicted(iterations=0, marks_backward=True).prediction)
+    assert "no optimizer stepped in 1 backward passes" in told
