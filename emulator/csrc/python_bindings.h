@@ -33,8 +33,7 @@ inline void lock_all() {
   for (int device = 0; device < machine().device_count; ++device) device_generator(default_generator(device))->mutex_.lock();
   cache_mutex().lock();
 }
-inline void unlock_all() {
-  cache_mutex().unlock();
+inline void unlock_all_but_cache() {
   for (int device = 0; device < machine().device_count; ++device) device_generator(default_generator(device))->mutex_.unlock();
   materialise_mutex().unlock();
   other_kernels_mutex().unlock();
@@ -47,9 +46,15 @@ inline void unlock_all() {
   for (int device = 0; device < DeviceAllocators::instance().device_count(); ++device) DeviceAllocators::instance().of(device).unlock();
   CublasWorkspaces::instance().mutex().unlock();
 }
+inline void unlock_all() {
+  cache_mutex().unlock();
+  unlock_all_but_cache();
+}
 inline void unlock_all_in_child() {
   Recorder::instance().forget_after_fork();
-  unlock_all();
+  // A read-write lock counts the threads that wait for it. They do not exist here: made anew.
+  new (&cache_mutex()) std::shared_mutex;
+  unlock_all_but_cache();
 }
 
 inline void bind_machine(py::module_& module) {

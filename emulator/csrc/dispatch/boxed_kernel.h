@@ -285,11 +285,6 @@ struct BoxedKernel final : c10::OperatorKernel {
     for (auto& result : results) stack->push_back(std::move(result));
   }
 
-  [[noreturn]] static void throw_without_shape(const OperatorFacts& facts) {
-    TORCH_CHECK_NOT_IMPLEMENTED(false, "Maya cannot tell the output shapes of ", facts.name,
-                                ": this torch has no meta kernel for it. Report the operator, or avoid it on the emulated device.");
-  }
-
   std::once_flag prepared_;
   std::unique_ptr<OperatorFacts> facts_;
   ShapeCache cache_;

@@ -67,6 +67,13 @@ inline void append_output_json(std::string& json, const OutputMeta& meta) {
 // Output of a selection whose size depends on unknown values: the policy says how many.
 std::shared_ptr<CachedCall> select_unknown(const OperatorFacts& facts, c10::ArrayRef<at::IValue> arguments);
 
+[[noreturn]] inline void throw_without_shape(const OperatorFacts& facts) {
+  TORCH_CHECK_NOT_IMPLEMENTED(facts.name.find("sparse") == std::string::npos && facts.name.find("quantize") == std::string::npos, "Maya does not emulate ", facts.name,
+                              ": sparse, quantized and nested CUDA tensors are not supported yet");
+  TORCH_CHECK_NOT_IMPLEMENTED(false, "Maya cannot tell the output shapes of ", facts.name,
+                              ": this torch has no meta kernel for it. Report the operator, or avoid it on the emulated device.");
+}
+
 // Null when there is no meta kernel and `computable` says that values can stand in for it.
 inline std::shared_ptr<const CachedCall> call_meta(const c10::OperatorHandle& op, const OperatorFacts& facts, c10::ArrayRef<at::IValue> arguments, bool computable) {
   check_dtypes(facts, arguments);
@@ -86,12 +93,12 @@ inline std::shared_ptr<const CachedCall> call_meta(const c10::OperatorHandle& op
       if (facts.has_out) {
         if (computable) return nullptr;
         auto results = call_functional_sibling(facts, kept);
-        if (!results) throw;
+        if (!results) throw_without_shape(facts);
         for (size_t r = 0; r < facts.return_count; ++r)
           if (facts.return_aliases[r] >= 0) kept[facts.return_aliases[r]] = (*results)[r];
       } else if (!facts.only_aliases) {
         if (computable) return nullptr;
-        throw;
+        throw_without_shape(facts);
       }
       answered = false;  // in place: the outputs are the arguments, no shape to learn
     }

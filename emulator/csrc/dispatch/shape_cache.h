@@ -32,6 +32,7 @@ struct OutputMeta {
 
 inline OutputMeta meta_of(const at::Tensor& tensor) {
   if (!tensor.defined()) return {};
+  TORCH_CHECK_NOT_IMPLEMENTED(tensor.layout() == c10::kStrided && !tensor.is_quantized(), "Maya does not emulate sparse, quantized or nested CUDA tensors yet");
   OutputMeta meta;
   meta.sizes.append(tensor.sizes().begin(), tensor.sizes().end());
   meta.strides.append(tensor.strides().begin(), tensor.strides().end());

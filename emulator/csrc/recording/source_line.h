@@ -28,7 +28,8 @@ class SourceLines {
 
   // Index into the table of lines, -1 when no user frame is on this thread's stack.
   int32_t current() {
-    if (!Py_IsInitialized() || !PyGILState_GetThisThreadState()) return -1;
+    // At the end of a process a thread that waits for the GIL is killed, which C++ does not survive.
+    if (!Py_IsInitialized() || is_finalizing() || !PyGILState_GetThisThreadState()) return -1;
     PyGILState_STATE gil = PyGILState_Ensure();
     int32_t line = walk();
     PyGILState_Release(gil);
@@ -47,6 +48,13 @@ class SourceLines {
   std::mutex& mutex() { return mutex_; }
 
  private:
+  static bool is_finalizing() {
+#if PY_VERSION_HEX >= 0x030D0000
+    return Py_IsFinalizing();
+#else
+    return _Py_IsFinalizing();
+#endif
+  }
   struct CodeFacts {
     bool user = false;
     std::unordered_map<int, int32_t> line_of_instruction;
