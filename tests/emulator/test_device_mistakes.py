@@ -26,7 +26,7 @@ def zeros(*sizes: int, dtype: torch.dtype = torch.float32) -> Tensor:
 DOUBLE, LONG = torch.float64, torch.int64
 MISTAKES: dict[str, tuple[type[Exception], str, Mistake]] = {
     "add sizes": (RuntimeError, "must match the size|broadcast", lambda m: m(zeros(2)) + m(zeros(3))),
-    "mm sizes": (RuntimeError, "cannot be multiplied|reduction dim", lambda m: m(zeros(2, 3)) @ m(zeros(2, 3))),
+    "mm sizes": (RuntimeError, "multiplied|reduction dim", lambda m: m(zeros(2, 3)) @ m(zeros(2, 3))),
     "mm dtypes": (RuntimeError, "same dtype", lambda m: m(zeros(2, 3)) @ m(zeros(3, 2, dtype=DOUBLE))),
     "bmm dtypes": (RuntimeError, "dtype", lambda m: m(zeros(2, 2, 3)).bmm(m(zeros(2, 3, 2, dtype=DOUBLE)))),
     "linear dtypes": (
