@@ -90,9 +90,14 @@ for thread in threads:
 for attempt in range(40):
     child = os.fork()
     if child == 0:
-        x = torch.ones(4, device="cuda") + attempt
+        # What a loader's worker may do, and every lock of the backend. (CUDA itself refuses a forked child.)
         torch.nn.Linear(4, 4)(torch.ones(1, 4))
-        os._exit(0 if x.sum().item() == 4 + 4 * attempt and not native.is_recording() else 3)
+        native.enter_module(native.module_id("child"))
+        native.leave_module()
+        native.memory_stats(0), native.statistics(), native.interned("source_lines", 0)
+        torch.empty(4).pin_memory()
+        torch.cuda.default_generators[0].initial_seed()
+        os._exit(3 if native.is_recording() or native.pending() else 0)
     deadline = time.monotonic() + 30
     while True:
         ended, status = os.waitpid(child, os.WNOHANG)
