@@ -42,6 +42,7 @@ def busy(seed):
     while not over.is_set():
         assert step(seed)[0]
         counts[seed] += 1
+        time.sleep(0.002)
 
 over = threading.Event()
 counts = [0] * 8
@@ -57,7 +58,7 @@ before = torch.cuda.memory_allocated()
 threads = [threading.Thread(target=busy, args=(seed,)) for seed in range(8)]
 for thread in threads:
     thread.start()
-time.sleep(3)
+time.sleep(1)
 over.set()
 for thread in threads:
     thread.join()
@@ -122,7 +123,9 @@ def test_processes_end_without_abort() -> None:
     run(
         WORK
         + """
-for attempt in range(20):
+x = torch.randn(32, 64, device="cuda")
+torch.nn.functional.dropout(x @ x.t()).relu().sum()  # imports once; a backward here would forbid those below
+for attempt in range(8):
     child = os.fork()
     if child == 0:
         # The whole way out, from a process with autograd threads, live tensors, and a daemon that drains
@@ -132,6 +135,7 @@ for attempt in range(20):
         def drain():
             while True:
                 native.pending(), native.drain(), native.interned("operators", 0)
+                time.sleep(0.0005)
         threading.Thread(target=drain, daemon=True).start()
         time.sleep(0.01 * (attempt % 5))
         sys.exit(5)
