@@ -10,8 +10,10 @@ from types import ModuleType
 
 from maya.emulator.backend.library import load, operators_of_build
 from maya.emulator.backend.operators import kernels_to_refuse
-from maya.errors import MayaError
+from maya.errors import UsageError
 from maya.hardware import GpuSpec
+
+MIB = 2**20
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,7 @@ def install_device(settings: DeviceSettings) -> ModuleType:
 
     Raises:
         MayaError: the backend cannot be built, or this torch lacks something it hooks.
+        UsageError: the memory asked for does not hold the CUDA context.
     """
     # The profiler's library would report on stderr that it finds no GPU.
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")
@@ -51,9 +54,9 @@ def install_device(settings: DeviceSettings) -> ModuleType:
     gpu = settings.gpu
     total_bytes = gpu.total_memory_bytes if settings.memory_bytes is None else settings.memory_bytes
     if total_bytes <= gpu.context_bytes:
-        raise MayaError(
-            f"{total_bytes:,} bytes of GPU memory are not enough for the CUDA context of a {gpu.name}",
-            hint=f"The context alone takes {gpu.context_bytes:,} bytes; give --gpu-memory more.",
+        raise UsageError(
+            f"{total_bytes / MIB:,.0f} MiB of GPU memory are not enough for the CUDA context of {gpu.name}",
+            hint=f"The context alone takes {gpu.context_bytes / MIB:,.0f} MiB; give --gpu-memory more.",
         )
     driver = DriverVersions.for_gpu(gpu)
     cuda_build = torch.version.cuda is not None

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import serialization
 
+from maya.emulator.script.kept_files import KeptFiles
 from maya.emulator.script.native import ScriptNative
 from maya.errors import MayaError
 
@@ -86,7 +87,9 @@ class SparseCheckpoints:
         self._record_copy = record_copy
         self._assume = assume
         self._saving = _Saving()
+        self.files = KeptFiles()
         self._open_writer: Any = None
+        self._open_file: Any = None
         self._cpu: Any = None
 
     def install(self) -> None:
@@ -96,7 +99,10 @@ class SparseCheckpoints:
             MayaError: this torch's serialization has other parts.
         """
         self._open_writer = getattr(serialization, "_open_zipfile_writer", None)
-        if self._open_writer is None or not hasattr(torch._C.PyTorchFileWriter, "write_record_metadata"):
+        has_parts = hasattr(serialization, "_open_file_like") and hasattr(
+            torch._C.PyTorchFileWriter, "write_record_metadata"
+        )
+        if self._open_writer is None or not has_parts:
             raise MayaError(
                 f"torch {torch.__version__} has no torch.serialization._open_zipfile_writer,"
                 " which Maya writes checkpoints by",
@@ -113,11 +119,18 @@ class SparseCheckpoints:
 
         torch.UntypedStorage.cpu = cpu
         serialization._open_zipfile_writer = lambda target: _SparseOpener(outer, target)
+        self._open_file = serialization._open_file_like
+        serialization._open_file_like = lambda target, mode: outer._open_file(
+            outer.files.place_of(target) if "r" in mode else target, mode
+        )
+        self.files.install()
 
     def remove(self) -> None:
         """Put torch's own functions back."""
         if self._open_writer is not None:
             serialization._open_zipfile_writer = self._open_writer
+            serialization._open_file_like = self._open_file
+            self.files.remove()
             del torch.UntypedStorage.cpu  # it was inherited before
             self._open_writer = None
 
@@ -131,8 +144,11 @@ class _SparseOpener:
 
     def __init__(self, outer: SparseCheckpoints, target: Any) -> None:
         self._outer = outer
-        self._opener = outer._open_writer(target)
+        self._target = target
+        self._place = outer.files.place_for(target)
+        self._opener = outer._open_writer(self._place)
         self._pinned = False
+        self._has_holes = False
 
     def __enter__(self) -> _HoleWriter:
         from torch.utils.serialization import config
@@ -140,11 +156,18 @@ class _SparseOpener:
         # Copies through pinned memory would bypass `storage.cpu()`.
         self._pinned, config.save.use_pinned_memory_for_d2h = config.save.use_pinned_memory_for_d2h, False
         self._outer._saving.depth += 1
-        return _HoleWriter(self._opener.__enter__(), self._outer.note_hole)
+        return _HoleWriter(self._opener.__enter__(), self._note_hole)
 
     def __exit__(self, *details: Any) -> Any:
         from torch.utils.serialization import config
 
         config.save.use_pinned_memory_for_d2h = self._pinned
         self._outer._saving.depth -= 1
-        return self._opener.__exit__(*details)
+        answer = self._opener.__exit__(*details)
+        if details[0] is None:
+            self._outer.files.saved(self._target, self._place, made_up=self._has_holes)
+        return answer
+
+    def _note_hole(self) -> None:
+        self._has_holes = True
+        self._outer.note_hole()

@@ -55,7 +55,7 @@ class ValueSettings:
         seed: other than 0, losses and copied floats differ by up to 5% between seeds.
     """
 
-    first_loss: float = 2.0
+    first_loss: float = 0.9
     loss_decay: float = 0.01
     norm: float = 1.0
     share: float = 0.5

@@ -20,7 +20,7 @@ from maya.errors import EXIT_FAILURE, EXIT_USAGE, MayaError, UsageError
 COMMANDS = {
     "run": "run a training script without a GPU and predict its time, memory and cost",
     "report": "show a run again, predicted anew from its trace files",
-    "trace": "look into, check and convert execution traces",
+    "trace": "look into and check execution traces",
     "gpus": "list the GPUs that Maya knows",
     "doctor": "check that this machine has what `maya run` needs",
 }

@@ -15,6 +15,22 @@ USAGE = """maya run [options] script.py [args ...]
 DEFAULT_GPU = "H100-SXM5-80GB"
 
 
+MOST_VISIBLE_GPUS = 64
+"""What the emulated device supports (kMaxDevices of emulator/csrc/device/devices.h)."""
+UNLIKELY_FOR_A_SCRIPT = frozenset(
+    {
+        "--gpu",
+        "--gpu-memory",
+        "--visible-gpus",
+        "--step-marker",
+        "--prices",
+        "--data-loading",
+        "--nproc-per-node",
+    }
+)
+"""Options of `maya run`; --steps, --warmup, --json and the short ones are common in scripts too."""
+
+
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options. Whatever follows the script belongs to the script."""
     parser.usage = USAGE
@@ -82,7 +98,13 @@ def run(options: argparse.Namespace) -> int:
             f"{options.nnodes * options.nproc_per_node} ranks; this version of Maya runs one",
             hint="leave both options out; --visible-gpus K lets one process see several GPUs",
         )
+    if options.visible_gpus and options.visible_gpus > MOST_VISIBLE_GPUS:
+        raise UsageError(
+            f"--visible-gpus {options.visible_gpus} is more than the {MOST_VISIBLE_GPUS} one process may see",
+            hint="no server holds more GPUs; ranks on other nodes are other processes",
+        )
     program = _program(options.program, options.as_module)
+    _note_misplaced_options(program[1:])
 
     from maya.pipeline.job import run_job
     from maya.pipeline.request import RunRequest
@@ -121,6 +143,17 @@ def run(options: argparse.Namespace) -> int:
             timeline = result.run_dir / TIMELINE_NAME
             Console(options.verbose).note(f"next: open {timeline} at https://ui.perfetto.dev")
     return result.exit_code
+
+
+def _note_misplaced_options(arguments: tuple[str, ...]) -> None:
+    """Maya's options behind the script are the script's; one that no script is likely to have is told of."""
+    misplaced = [word for word in arguments if word.partition("=")[0] in UNLIKELY_FOR_A_SCRIPT]
+    if misplaced:
+        print(
+            f"maya: note: {misplaced[0]} stands behind the script and is passed to it; "
+            "options of `maya run` stand before the script",
+            file=sys.stderr,
+        )
 
 
 def _program(words: list[str], is_module: bool) -> tuple[str, ...]:

@@ -26,9 +26,9 @@ def model_assumptions(priced: PricedRun, manifest: Manifest) -> tuple[Assumption
     own = [
         (
             "maya.hardware",
-            f"launches cost what they do on {priced.host.name} "
-            f"(80% interval: {HOST_GAP_LOW} to {HOST_GAP_HIGH} times)",
+            f"launches cost what they do on {priced.host.name} ({HOST_GAP_LOW} to {HOST_GAP_HIGH} times)",
         ),
+        ("maya.hardware", "the script's own work on the host between operators is left out"),
     ]
     if manifest.options.get("data_loading") != "measured":
         own.append(("maya.simulator", "the data loader keeps up; waiting for it is left out"))

@@ -18,7 +18,7 @@ namespace maya {
 
 inline int64_t math_flags(const OperatorFacts& facts) {
   auto& context = at::globalContext();
-  return facts.convolution ? context.allowTF32CuDNN() : context.allowTF32CuBLAS();
+  return facts.convolution || facts.recurrent ? context.allowTF32CuDNN() : context.allowTF32CuBLAS();
 }
 
 inline at::Tensor meta_like(const at::Tensor& tensor) {

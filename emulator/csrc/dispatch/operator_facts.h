@@ -42,7 +42,7 @@ struct OperatorFacts {
   bool data_dependent = false;
   bool computable = false;  // there is a CPU kernel with the same meaning
   bool allows_host_tensors = false;
-  bool matmul = false, convolution = false;
+  bool matmul = false, convolution = false, recurrent = false;
   bool selects_constant = false;    // constants in → constants out, element by element or reduced
   bool sums = false;
   bool fills = false;  // writes one number everywhere
@@ -133,6 +133,7 @@ struct OperatorFacts {
     data_dependent = data_dependent_operators().count(base_name);
     allows_host_tensors = host_tensors.count(base_name);
     matmul = matmuls.count(base_name);
+    recurrent = base_name.find("_cudnn_rnn") == 0;
     convolution = base_name.find("convolution") != std::string::npos;
     selects_constant = constants.count(base_name);
     sums = base_name == "sum";

@@ -118,7 +118,7 @@ def test_assumptions_list_every_distinct_use() -> None:
     read.assume("checkpoint", "torch.save", 0)
     read.assume("checkpoint", "torch.save", 0, count=3)
     expected = [
-        {"kind": "item", "producer": "aten::mean", "count": 2, "source_line": "train.py:10", "value": 2.0},
+        {"kind": "item", "producer": "aten::mean", "count": 2, "source_line": "train.py:10", "value": 0.9},
         {"kind": "count", "producer": "aten::nonzero", "count": 1, "source_line": line, "value": 5},
         {"kind": "checkpoint", "producer": "torch.save", "count": 4, "source_line": line, "value": 0},
     ]
