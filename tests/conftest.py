@@ -118,6 +118,7 @@ class SyntheticRun:
             row["operator"], row["metadata"], row["kind"], row["phase"] = operator, texts, kind, phase
             row["module"], row["source_line"] = module, line
             row["blocking"] = kind == Kind.MEMCPY
+            row["host_thread"] = phase == Phase.BACKWARD  # autograd's own thread
         tables = Tables(operators, metadata, modules, lines, tuple(ends))
         writer = RankWriter(run_dir, 0)
         operations = Operations(table, np.zeros(0, dtype=TENSOR_DTYPE), no_communications())

@@ -76,13 +76,11 @@ class _Drawing:
         self._stream.slices(track, spans.start_ns.tolist(), spans.end_ns.tolist(), kinds)
 
     def phases(self) -> None:
-        """Runs of one phase as the host issues them."""
+        """Runs of one phase as the host issues them; a process's threads take turns: none overlap."""
         rows = self._rows[self._shown]
         if not len(rows):
             return
         hosts = self._hosts[self._shown]
-        first_thread = hosts["thread"] == hosts["thread"][0]
-        rows, hosts = rows[first_thread], hosts[first_thread]
         changes = np.flatnonzero(np.diff(rows["phase"])) + 1
         begins = np.concatenate([[0], changes])
         ends = np.concatenate([changes, [len(rows)]]) - 1
