@@ -10,6 +10,7 @@ from types import ModuleType
 
 from maya.emulator.backend.library import load, operators_of_build
 from maya.emulator.backend.operators import kernels_to_refuse
+from maya.emulator.process_end import wait_for_autograd_at_exit
 from maya.errors import UsageError
 from maya.hardware import GpuSpec
 
@@ -75,6 +76,7 @@ def install_device(settings: DeviceSettings) -> ModuleType:
         native.refuse_operators(key, names)
     register_missing_shapes()
     install_torch_cuda(native, gpu, settings.visible_gpus, driver)
+    wait_for_autograd_at_exit()
     for folder in _not_the_users():
         native.add_non_user_prefix(f"{folder}/")
     return native
