@@ -145,8 +145,6 @@ LAYERS = (
     ("nn.LinearCrossEntropyLoss(8,20)", "R(4,8),torch.tensor([0,6,12,3])"),
 )
 """Layer and its inputs; `R` is torch.randn."""
-OTHER_LAYOUT_ON_GPU = ("LSTM(4,5,2,bidirectional",)
-"""torch's meta kernel of cuDNN's networks does not know that batch_first outputs are transposed."""
 RANDOM = ("Drop", "RReLU", "Fractional", "Transformer", "MultiheadAttention(8,2,batch_first", "dropout=")
 
 
@@ -160,8 +158,4 @@ def test_layer(layer: str, inputs: str) -> None:
         names: dict[str, Any] = {"nn": nn, "torch": torch, "R": torch.randn}
         return train_step(eval(layer, names), eval(f"({inputs},)", names), move)
 
-    compare(
-        run,
-        strides=not any(part in layer for part in OTHER_LAYOUT_ON_GPU),
-        values=not any(part in layer for part in RANDOM),
-    )
+    compare(run, values=not any(part in layer for part in RANDOM))

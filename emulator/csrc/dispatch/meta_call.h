@@ -11,6 +11,7 @@
 #include "dtype_checks.h"
 #include "functional_sibling.h"
 #include "oracle.h"
+#include "recurrent_format.h"
 #include "shape_cache.h"
 #include "statistics.h"
 
@@ -131,6 +132,7 @@ inline std::shared_ptr<const CachedCall> call_meta(const c10::OperatorHandle& op
         }
   }
   if (facts.convolution) keep_channels_last(facts, arguments, *call);
+  if (facts.base_name == "_cudnn_rnn") keep_time_major(facts, arguments, *call);
   auto json = open_metadata(facts, arguments);
   bool first = true;
   for (size_t r = 0; r < call->outputs.size(); ++r) {
