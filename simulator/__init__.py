@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from maya.simulator.breakdown import Breakdown, breakdown
 from maya.simulator.critical_path import CriticalPath, critical_path
+from maya.simulator.errors import CommunicationError
 from maya.simulator.inputs import KernelColumns, KernelWork, RankInput, with_work
+from maya.simulator.intervals import busy_ns
 from maya.simulator.iterations import IterationTimes, iteration_times
 from maya.simulator.memory_curve import MemoryCurve, memory_curve
 from maya.simulator.network import (
@@ -31,6 +33,7 @@ __all__ = [
     "MESSAGE",
     "Activity",
     "Breakdown",
+    "CommunicationError",
     "CriticalPath",
     "FixedTimeNetwork",
     "IterationTimes",
@@ -46,6 +49,7 @@ __all__ = [
     "Transfer",
     "TransferCost",
     "breakdown",
+    "busy_ns",
     "completion_ns",
     "critical_path",
     "iteration_times",

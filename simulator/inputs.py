@@ -86,6 +86,7 @@ class RankInput:
         tables: names and metadata. Needed for collectives (members), copy directions, data waits
             and readable errors. Without them a blocking MEMCPY counts as device to host, another
             as host to device.
+        data_wait_ns: time the host waits in each data-wait section; None: `Settings.data_wait_ns`.
     """
 
     rank: int
@@ -93,14 +94,19 @@ class RankInput:
     kernels: KernelWork
     host_gap_ns: NDArray[np.int64]
     tables: Tables | None = None
+    data_wait_ns: int | None = None
 
     def operation_name(self, operation: int) -> str:
-        """`aten::mm (operation 17)`, or just the kind where names are missing."""
+        """`aten::mm (operation 17, train.py:3)`, or just the kind where names are missing."""
         row = self.operations.rows[operation]
-        index = int(row["operator"])
-        if self.tables is not None and 0 <= index < len(self.tables.operators):
-            return f"{self.tables.operators[index]} (operation {operation})"
-        return f"{Kind(int(row['kind'])).name} (operation {operation})"
+        name, place = Kind(int(row["kind"])).name, ""
+        if self.tables is not None:
+            index, line = int(row["operator"]), int(row["source_line"])
+            if 0 <= index < len(self.tables.operators):
+                name = self.tables.operators[index]
+            if 0 <= line < len(self.tables.source_lines):
+                place = f", {self.tables.source_lines[line]}"
+        return f"{name} (operation {operation}{place})"
 
 
 def check_rank(rank: RankInput) -> None:
@@ -115,6 +121,8 @@ def check_rank(rank: RankInput) -> None:
     kernels = rank.kernels
     where = f"rank {rank.rank}"
     _check_times(rank.host_gap_ns, f"{where}: host_gap_ns", len(rows))
+    if rank.data_wait_ns is not None:
+        _check_times([rank.data_wait_ns], f"{where}: data_wait_ns", 1)
     offsets = np.asarray(kernels.operation_offsets)
     if offsets.shape != (len(rows) + 1,):
         raise ValueError(f"{where}: operation_offsets has shape {offsets.shape}, not ({len(rows) + 1},)")

@@ -34,3 +34,9 @@ def measure_until(spans: Spans, times_ns: NDArray[np.int64]) -> NDArray[np.int64
     beyond = np.where(index > 0, np.maximum(ends[index - 1] - times_ns, 0), 0)
     measured: NDArray[np.int64] = before[index] - beyond
     return measured
+
+
+def busy_ns(starts: NDArray[np.int64], ends: NDArray[np.int64], begin_ns: int, end_ns: int) -> int:
+    """How much of begin..end the spans cover, overlaps counted once."""
+    measured = measure_until(union((starts, ends)), np.array([begin_ns, end_ns], dtype=np.int64))
+    return int(measured[1] - measured[0])

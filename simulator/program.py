@@ -81,6 +81,7 @@ class Program:
         transfer_group: of a TRANSFER, which operations start together with it (dense), else -1.
         group_items: last operation of each group -> the group's items.
         first_item: [n + 1], operation i's items are first_item[i]:first_item[i + 1].
+        data_wait_ns: what each DATA_WAIT takes.
         work: ns of each item alone (0 for transfers, whose time the network decides).
         engines: Engine of each item.
         shares: (SM, HBM, link) of each item.
@@ -98,6 +99,7 @@ class Program:
     transfer_group: list[int]
     group_items: dict[int, tuple[int, ...]]
     first_item: list[int]
+    data_wait_ns: int
     work: list[int]
     engines: list[int]
     shares: list[tuple[float, float, float]]
@@ -123,7 +125,8 @@ def compile_program(rank: RankInput, settings: Settings) -> Program:
     network = np.isin(kinds, NETWORK_KINDS)
     alone = network & _alone(rank)
     actions[alone] = Action.LAUNCH
-    actions[_data_wait_ends(rank, settings)] = Action.DATA_WAIT
+    data_wait_ns = settings.data_wait_ns if rank.data_wait_ns is None else rank.data_wait_ns
+    actions[_data_wait_ends(rank, data_wait_ns)] = Action.DATA_WAIT
 
     offsets = np.asarray(rank.kernels.operation_offsets, dtype=np.int64)
     launched = np.diff(offsets)
@@ -161,6 +164,7 @@ def compile_program(rank: RankInput, settings: Settings) -> Program:
         transfer_group=group_of,
         group_items=group_items,
         first_item=first_item.tolist(),
+        data_wait_ns=data_wait_ns,
         work=work.tolist(),
         engines=engines.tolist(),
         shares=list(zip(sm.tolist(), hbm.tolist(), link.tolist(), strict=True)),
@@ -233,9 +237,9 @@ def _groups(
     return group_of, group_items
 
 
-def _data_wait_ends(rank: RankInput, settings: Settings) -> NDArray[np.int64]:
+def _data_wait_ends(rank: RankInput, data_wait_ns: int) -> NDArray[np.int64]:
     rows = rank.operations.rows
-    if settings.data_wait_ns == 0 or rank.tables is None or MARK_DATA_WAIT_END not in rank.tables.operators:
+    if data_wait_ns == 0 or rank.tables is None or MARK_DATA_WAIT_END not in rank.tables.operators:
         return np.zeros(0, dtype=np.int64)
     name = rank.tables.operators.index(MARK_DATA_WAIT_END)
     return np.flatnonzero((rows["kind"] == Kind.MARKER) & (rows["operator"] == name))

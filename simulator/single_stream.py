@@ -99,6 +99,6 @@ def run_single_stream(program: Program, settings: Settings) -> Schedule:
         ):
             now = max(now, done + sync_return)
         elif action == data_wait:
-            now += settings.data_wait_ns
+            now += program.data_wait_ns
         passes.append(now)
     return Schedule(issue_ns=issues, pass_ns=passes, start_ns=starts, end_ns=ends)

@@ -12,19 +12,20 @@ import numpy as np
 import pytest
 
 from maya.traces import (
+    COMMUNICATION_DTYPE,
     MARK_BACKWARD_END,
     MARK_BATCH,
     MARK_ITERATION_END,
     MEMORY_DTYPE,
     OPERATION_DTYPE,
     TENSOR_DTYPE,
+    Communicator,
     Kind,
     MemoryAction,
     Operations,
     Phase,
     RankWriter,
     Tables,
-    no_communications,
 )
 
 GIB = 2**30
@@ -50,6 +51,11 @@ def _item() -> str:
     return json.dumps({"args": {"self": one}, "out": [], "memcpy": memcpy})
 
 
+def _gradients(size: int, seed: int) -> str:
+    """A bucket's all-reduce; `seed` is a number that each rank has its own of."""
+    return json.dumps({"args": {"tensors": [_tensor(size, size)], "seed": seed}, "out": []})
+
+
 @dataclass
 class SyntheticRun:
     """A small training run as the emulator would record it: a few layers, some iterations.
@@ -61,7 +67,12 @@ class SyntheticRun:
         samples, tokens: what the batch marker of each iteration announces.
         evaluates_in: an iteration that also runs forward 20 times, None for no such.
         marks_backward: a script that trains without an optimizer (iterations = 0).
+        world_size: more than 1: after each layer's backward its gradients are all-reduced on a stream
+            of their own, and the default stream waits for the last before the iteration ends.
+        slow_rank: a rank with one more product in each iteration.
+        logging_rank: a rank that also reads its loss.
         outcome: keys of `outcome-0.json` that replace the usual ones.
+        outcomes: the same of one rank.
     """
 
     layers: int = 4
@@ -72,10 +83,18 @@ class SyntheticRun:
     uses_gpu: bool = True
     evaluates_in: int | None = None
     marks_backward: bool = False
+    world_size: int = 1
+    slow_rank: int | None = None
+    logging_rank: int | None = None
     outcome: dict[str, Any] = field(default_factory=dict)
+    outcomes: dict[int, dict[str, Any]] = field(default_factory=dict)
 
     def write(self, run_dir: Path) -> None:
-        """Write the rank's files into an existing folder."""
+        """Write every rank's files into an existing folder."""
+        for rank in range(self.world_size):
+            self._write_rank(run_dir, rank)
+
+    def _write_rank(self, run_dir: Path, rank: int) -> None:
         operators = ("aten::addmm", "aten::gelu", "aten::view", MARK_BATCH, MARK_ITERATION_END, "aten::copy_")
         if self.marks_backward:
             operators += (MARK_BACKWARD_END,)
@@ -88,29 +107,59 @@ class SyntheticRun:
             empty,
             _item(),
         )
+        if self.world_size > 1:
+            operators += ("c10d::allreduce_", "cudaEventRecord", "cudaStreamWaitEvent")
+            metadata += (_gradients(self.size, seed=rank),)
         modules = ("Net", *(f"Net.layers.{layer}" for layer in range(self.layers)))
         lines = ("train.py:10", "train.py:20")
         rows: list[tuple[int, int, Kind, Phase, int, int]] = []
+        more: dict[int, dict[str, int]] = {}  # row → columns beside those
+        transfers: list[dict[str, int]] = []
         ends: list[int] = []
+
+        def on_stream(operator: str, kind: Kind, stream: int, **columns: int) -> None:
+            more[len(rows)] = {"stream": stream, **columns}
+            texts = 5 if kind == Kind.COLLECTIVE else 3
+            rows.append((operators.index(operator), texts, kind, Phase.BACKWARD, -1, 0))
+
+        def all_reduce() -> None:
+            event = 10 * rank + 2 * len(transfers)
+            on_stream("cudaEventRecord", Kind.EVENT_RECORD, 0, event=event)
+            on_stream("cudaStreamWaitEvent", Kind.STREAM_WAIT, 20 + rank, event=event)
+            on_stream("c10d::allreduce_", Kind.COLLECTIVE, 20 + rank, communication=len(transfers))
+            on_stream("cudaEventRecord", Kind.EVENT_RECORD, 20 + rank, event=event + 1)
+            size = 2 * self.size * self.size
+            transfers.append({"sequence_in_communicator": len(transfers), "input_bytes": size})
+
         for iteration in range(max(1, self.iterations)):
             rows.append((3, 2, Kind.MARKER, Phase.FORWARD, 0, 0))
             if self.marks_backward:
                 rows.append((6, 3, Kind.MARKER, Phase.OTHER, -1, 0))
             if iteration == self.evaluates_in:
                 rows.extend([(0, 0, Kind.KERNEL, Phase.FORWARD, 0, 0)] * 20 * self.layers)
+            if rank == self.slow_rank:
+                rows.append((0, 0, Kind.KERNEL, Phase.FORWARD, 0, 0))
             for phase in (Phase.FORWARD, Phase.BACKWARD) if self.iterations else (Phase.FORWARD,):
                 for layer in range(self.layers):
                     kind = Kind.KERNEL if self.uses_gpu else Kind.HOST
                     rows.append((2, 1, Kind.HOST, phase, layer + 1, 0))
                     rows.append((0, 0, kind, phase, layer + 1, 0))
                     rows.append((1, 1, kind, phase, layer + 1, 0))
+                    if self.world_size > 1 and phase == Phase.BACKWARD:
+                        all_reduce()
             if self.iterations:
+                if self.world_size > 1:
+                    last = 10 * rank + 2 * len(transfers) - 1
+                    on_stream("cudaStreamWaitEvent", Kind.STREAM_WAIT, 0, event=last)
                 if self.uses_gpu:
                     rows.append((5, 4, Kind.MEMCPY, Phase.OTHER, -1, 1))
+                    if rank == self.logging_rank:
+                        rows.append((5, 4, Kind.MEMCPY, Phase.OTHER, -1, 1))
                 rows.append((4, 3, Kind.MARKER, Phase.OTHER, -1, 1))
                 ends.append(len(rows) - 1)
         table = np.zeros(len(rows), dtype=OPERATION_DTYPE)
         table["id"] = np.arange(len(rows))
+        table["device"] = rank
         for name in ("sequence", "event", "communication", "graph"):
             table[name] = -1
         for index, (operator, texts, kind, phase, module, line) in enumerate(rows):
@@ -119,9 +168,19 @@ class SyntheticRun:
             row["module"], row["source_line"] = module, line
             row["blocking"] = kind == Kind.MEMCPY
             row["host_thread"] = phase == Phase.BACKWARD  # autograd's own thread
-        tables = Tables(operators, metadata, modules, lines, tuple(ends))
-        writer = RankWriter(run_dir, 0)
-        operations = Operations(table, np.zeros(0, dtype=TENSOR_DTYPE), no_communications())
+            for name, value in more.get(index, {}).items():
+                row[name] = value
+        communications = np.zeros(len(transfers), dtype=COMMUNICATION_DTYPE)
+        for name in ("peer", "tag", "coalescing_group", "async_handle"):
+            communications[name] = -1
+        for index, details in enumerate(transfers):
+            for name, value in details.items():
+                communications[index][name] = value
+        communications["output_bytes"] = communications["input_bytes"]
+        groups = (Communicator("0", tuple(range(self.world_size))),) if self.world_size > 1 else ()
+        tables = Tables(operators, metadata, modules, lines, tuple(ends), groups)
+        writer = RankWriter(run_dir, rank)
+        operations = Operations(table, np.zeros(0, dtype=TENSOR_DTYPE), communications)
         writer.append(operations, operators, metadata, modules, lines)
         writer.append_memory(self._memory(len(rows)))
         log = {
@@ -132,7 +191,8 @@ class SyntheticRun:
             "value": 1.0,
         }
         writer.finish(tables, [log])
-        (run_dir / "outcome-0.json").write_text(json.dumps(self._outcome()))
+        outcome = {**self._outcome(), **self.outcomes.get(rank, {})}
+        (run_dir / f"outcome-{rank}.json").write_text(json.dumps(outcome))
 
     def _memory(self, operations: int) -> np.ndarray[Any, np.dtype[np.void]]:
         rows = np.zeros(3, dtype=MEMORY_DTYPE)

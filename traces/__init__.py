@@ -5,6 +5,7 @@ Everything other rooms use is named here. protobuf is imported only when a Chakr
 
 from maya.traces.chakra_reader import AttributeColumn, ChakraTrace, Dependencies, read_et
 from maya.traces.chakra_schema import CollectiveType, NodeType
+from maya.traces.cost_view import used_communicators
 from maya.traces.export import export_with_durations, write_groups
 from maya.traces.file_header import Header
 from maya.traces.frames import TraceError
@@ -13,10 +14,8 @@ from maya.traces.manifest import (
     MANIFEST_NAME,
     Ended,
     Manifest,
-    RankClass,
     StepSettings,
     read_manifest,
-    single_rank,
     write_manifest,
 )
 from maya.traces.memory_file import memory_path, read_memory
@@ -41,6 +40,8 @@ from maya.traces.operations import (
     no_communications,
 )
 from maya.traces.oracle import DurationOracle
+from maya.traces.rank_class import RankClass, single_rank
+from maya.traces.rank_classes import merge_equal_ranks, ranks_of_class, read_ranks
 from maya.traces.rank_reader import RankTrace, read_operations, read_rank
 from maya.traces.repair import repair_et
 from maya.traces.summary import ChakraSummary, RankSummary, summarise_et, summarise_rank
@@ -100,15 +101,18 @@ __all__ = [
     "find_warnings",
     "iteration_of",
     "memory_path",
+    "merge_equal_ranks",
     "microbatch_of",
     "no_communications",
     "parse_metadata",
     "phase_mask",
+    "ranks_of_class",
     "read_et",
     "read_manifest",
     "read_memory",
     "read_operations",
     "read_rank",
+    "read_ranks",
     "read_tables",
     "repair_et",
     "single_rank",
@@ -116,6 +120,7 @@ __all__ = [
     "summarise_rank",
     "tables_path",
     "trace_path",
+    "used_communicators",
     "validate_et",
     "write_groups",
     "write_manifest",

@@ -16,10 +16,15 @@ from typing import Any
 
 from maya.errors import MayaError
 from maya.traces.json_files import JsonRecord, read_json, write_json
+from maya.traces.rank_class import RankClass, rank_class_from_json, rank_class_to_json
 
 MANIFEST_NAME = "manifest.json"
 MANIFEST_SCHEMA_VERSION = 1
 """Raised whenever a reader of the old form would misunderstand the new one."""
+VERSION_WITH_RULES = 2
+"""Of a manifest whose rank classes say how a member's communicators differ from the representative's; a
+reader of version 1 would take all of a class for the same rank. Written only where there is such a rule."""
+READABLE_VERSIONS = (MANIFEST_SCHEMA_VERSION, VERSION_WITH_RULES)
 
 MAX_WORLD_SIZE = 1 << 24
 """A larger figure in a file is damage, not a cluster."""
@@ -49,19 +54,6 @@ class Ended(StrEnum):
     """Ranks wait for each other in a way that cannot resolve."""
     INTERNAL_ERROR = "internal_error"
     """Maya itself failed."""
-
-
-@dataclass(frozen=True)
-class RankClass:
-    """Ranks that issue the same operations, and the one that was run for all of them.
-
-    Attributes:
-        rank: the rank that ran; its files are `rank-<rank>.et` and so on.
-        ranks: every rank of the class, ascending, `rank` among them.
-    """
-
-    rank: int
-    ranks: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -137,6 +129,9 @@ class Manifest:
         for group in self.rank_classes:
             if group.rank not in group.ranks:
                 raise ValueError(f"rank {group.rank} ran for a class it is not in: {group.ranks[:8]}")
+            strangers = set(group.communicators) - set(group.ranks)
+            if strangers:
+                raise ValueError(f"rank {min(strangers)} has communicators in a class it is not in")
 
     def class_of(self, rank: int) -> RankClass:
         """The class a rank belongs to.
@@ -150,22 +145,18 @@ class Manifest:
         raise ValueError(f"rank {rank} is not one of the {self.world_size} ranks of this run")
 
 
-def single_rank() -> tuple[RankClass, ...]:
-    """`rank_classes` of a job of one rank."""
-    return (RankClass(rank=0, ranks=(0,)),)
-
-
 def write_manifest(run_dir: str | os.PathLike[str], manifest: Manifest) -> Path:
     """Write `manifest.json` (temporary name, then rename) and return its path."""
     value = {entry.name: getattr(manifest, entry.name) for entry in fields(manifest)}
     value["settings"] = vars(manifest.settings)
-    value["rank_classes"] = [
-        {"rank": group.rank, "ranks": _compress(group.ranks)} for group in manifest.rank_classes
-    ]
+    value["rank_classes"] = [rank_class_to_json(group) for group in manifest.rank_classes]
     value["command"] = list(manifest.command)
     value["options"] = dict(manifest.options)
     path = Path(run_dir) / MANIFEST_NAME
-    write_json(path, {"schema_version": value.pop("schema_version"), **value}, indent=2)
+    version = value.pop("schema_version")
+    if any(group.communicators for group in manifest.rank_classes):
+        version = VERSION_WITH_RULES
+    write_json(path, {"schema_version": version, **value}, indent=2)
     return path
 
 
@@ -179,9 +170,10 @@ def read_manifest(run_dir: str | os.PathLike[str]) -> Manifest:
     hint = "not a folder that `maya run` finished writing; record the run again"
     record = JsonRecord(path, read_json(path, "the run's manifest", hint))
     version = record.get("schema_version", int)
-    if version != MANIFEST_SCHEMA_VERSION:
+    if version not in READABLE_VERSIONS:
+        readable = " and ".join(map(str, READABLE_VERSIONS))
         raise MayaError(
-            f"{path}: manifest schema version {version}, this Maya reads {MANIFEST_SCHEMA_VERSION}",
+            f"{path}: manifest schema version {version}, this Maya reads {readable}",
             hint="read it with the Maya that wrote it, or record the run again",
         )
     record.no_others(frozenset(entry.name for entry in fields(Manifest)))
@@ -200,7 +192,7 @@ def read_manifest(run_dir: str | os.PathLike[str]) -> Manifest:
             torch=record.get("torch", str),
             world_size=world_size,
             rank_classes=tuple(
-                _rank_class(JsonRecord(path, group, f"rank class {index}"), world_size)
+                rank_class_from_json(JsonRecord(path, group, f"rank class {index}"), world_size)
                 for index, group in enumerate(record.items("rank_classes", dict))
             ),
             ended=Ended(ended),
@@ -222,27 +214,3 @@ def read_manifest(run_dir: str | os.PathLike[str]) -> Manifest:
         )
     except ValueError as error:  # the dataclass's own checks
         record.fail(str(error))
-
-
-def _rank_class(record: JsonRecord, world_size: int) -> RankClass:
-    ranks: list[int] = []
-    for item in record.get("ranks", list):
-        first, last = item if isinstance(item, list) and len(item) == 2 else (item, item)
-        if type(first) is not int or type(last) is not int or not 0 <= first <= last < world_size:
-            record.fail(f"{item!r} is neither a rank nor a range [first, last] below {world_size}")
-        ranks.extend(range(first, last + 1))
-        if len(ranks) > world_size:
-            record.fail(f"more ranks than the world has ({world_size})")
-    return RankClass(rank=record.get("rank", int), ranks=tuple(ranks))
-
-
-def _compress(ranks: tuple[int, ...]) -> list[int | list[int]]:
-    """Runs of three or more consecutive ranks as [first, last], so that 100,000 ranks stay short."""
-    out: list[int | list[int]] = []
-    start = 0
-    for index in range(1, len(ranks) + 1):
-        if index == len(ranks) or ranks[index] != ranks[index - 1] + 1:
-            run = ranks[start:index]
-            out.extend([[run[0], run[-1]]] if len(run) > 2 else run)
-            start = index
-    return out

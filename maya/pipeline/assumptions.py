@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from maya.pipeline.interval import HOST_GAP_HIGH, HOST_GAP_LOW
-from maya.pipeline.priced_run import PricedRun
+from maya.pipeline.priced_run import PricedRank, PricedRun
 from maya.reports.prediction import NS_PER_MS, Assumption
-from maya.simulator import iteration_times
+from maya.simulator import Timeline, iteration_times
 from maya.traces import MARK_BACKWARD_END, Manifest, RankTrace
 
 UNEVEN = 1.2
 """An iteration that takes this many times the median is named. Equal work differs by a few percent."""
 
 
-def assumptions_of(trace: RankTrace) -> tuple[Assumption, ...]:
-    """Unknown device values that the script read, as the emulator logged them."""
-    return tuple(_from_log(entry) for entry in trace.assumptions)
+def assumptions_of(traces: Sequence[RankTrace]) -> tuple[Assumption, ...]:
+    """Unknown device values that the script read, as the emulator logged them.
+
+    Ranks that run one script assume the same things: each is listed once, with the largest count of
+    any rank.
+    """
+    found: dict[tuple[str, ...], Assumption] = {}
+    for trace in traces:
+        for entry in map(_from_log, trace.assumptions):
+            key = (entry.kind, entry.producer, entry.source_line, repr(entry.value))
+            known = found.get(key)
+            if known is None or known.count < entry.count:
+                found[key] = entry
+    return tuple(found.values())
 
 
 def model_assumptions(priced: PricedRun, manifest: Manifest) -> tuple[Assumption, ...]:
@@ -32,43 +44,44 @@ def model_assumptions(priced: PricedRun, manifest: Manifest) -> tuple[Assumption
     ]
     if manifest.options.get("data_loading") != "measured":
         own.append(("maya.simulator", "the data loader keeps up; waiting for it is left out"))
-    elif priced.settings.data_wait_ns:
+    elif priced.slowest.data_wait_ns:
         own.append(
             (
                 "maya.simulator",
-                f"each wait for data takes {priced.settings.data_wait_ns} ns, as on this machine",
+                f"each wait for data takes {priced.slowest.data_wait_ns} ns, as on this machine",
             )
         )
-    ends = priced.trace.tables.iteration_ends
+    ends = priced.slowest.trace.tables.iteration_ends
     if ends and len(ends) <= manifest.settings.warmup:
         own.append(("maya.pipeline", f"the run had {len(ends)} iterations, so the warm-up is not left out"))
     own.extend(
-        ("maya.pipeline", sentence) for sentence in (_uneven(priced), _never_stepped(priced)) if sentence
+        ("maya.pipeline", sentence)
+        for sentence in (_uneven(priced.slowest, priced.timeline), _never_stepped(priced.slowest))
+        if sentence
     )
     own.extend(
         ("maya.kernel_models", f"{name} has no cost model of its own and is priced by its bytes")
-        for name in priced.times.unknown_operators
+        for name in sorted({name for rank in priced.ranks for name in rank.times.unknown_operators})
     )
     return tuple(Assumption("model", producer, 1, "", value) for producer, value in own)
 
 
-def _uneven(priced: PricedRun) -> str:
+def _uneven(priced: PricedRank, timeline: Timeline) -> str:
     """Says so when the mean hides an iteration that does more than the others."""
     window = priced.window
     if window.is_whole_run or window.iterations < 2:
         return ""
-    spans = iteration_times(priced.timeline, priced.trace.tables.iteration_ends).duration_ns[
-        -window.iterations :
-    ]
+    ends = priced.trace.tables.iteration_ends
+    spans = iteration_times(timeline, ends, rank=priced.rank).duration_ns[-window.iterations :]
     usual_ns = float(np.median(spans))
     if spans.max() <= UNEVEN * usual_ns:
         return ""
-    number = len(priced.trace.tables.iteration_ends) - window.iterations + int(spans.argmax()) + 1
+    number = len(ends) - window.iterations + int(spans.argmax()) + 1
     odd_ms, usual_ms = spans.max() / NS_PER_MS, usual_ns / NS_PER_MS
     return f"iteration {number} does more and is in the mean: {odd_ms:.4g} ms, the others {usual_ms:.4g} ms"
 
 
-def _never_stepped(priced: PricedRun) -> str:
+def _never_stepped(priced: PricedRank) -> str:
     """Says so when a script trains without an optimizer that Maya recognises."""
     tables = priced.trace.tables
     if not priced.window.is_whole_run or MARK_BACKWARD_END not in tables.operators:

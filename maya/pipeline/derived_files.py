@@ -9,8 +9,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import BinaryIO
 
+from maya.kernel_models import KernelTimes
 from maya.pipeline.durations import write_durations
 from maya.pipeline.predict import PredictedRun
+from maya.pipeline.priced_run import PricedRun
 from maya.reports.perfetto import render_timeline
 
 PREDICTION_NAME = "prediction.json"
@@ -26,8 +28,9 @@ def write_derived(run_dir: Path, predicted: PredictedRun) -> None:
     """
     if predicted.priced is not None:
         priced = predicted.priced
-        with written_whole(run_dir / f"durations-{priced.trace.rank}.npz") as file:
-            write_durations(file, priced.times)
+        for representative, times in _times_of_classes(priced).items():
+            with written_whole(run_dir / f"durations-{representative}.npz") as file:
+                write_durations(file, times)
         with written_whole(run_dir / TIMELINE_NAME) as file:
             render_timeline(priced.simulated(), file)
     with written_whole(run_dir / ASSUMPTIONS_NAME) as file:
@@ -41,8 +44,17 @@ def derived_files_are_whole(run_dir: Path, predicted: PredictedRun) -> bool:
     """Whether every file that `write_derived` would write is there."""
     names = [ASSUMPTIONS_NAME, PREDICTION_NAME]
     if predicted.priced is not None:
-        names += [TIMELINE_NAME, f"durations-{predicted.priced.trace.rank}.npz"]
+        names.append(TIMELINE_NAME)
+        names += [f"durations-{rank}.npz" for rank in _times_of_classes(predicted.priced)]
     return all((run_dir / name).exists() for name in names)
+
+
+def _times_of_classes(priced: PricedRun) -> dict[int, KernelTimes]:
+    """Representative of each class → its kernels' times, which all of its ranks share."""
+    of_times: dict[int, tuple[int, KernelTimes]] = {}
+    for rank in priced.ranks:  # ascending, so the lowest of a class comes first
+        of_times.setdefault(id(rank.times), (rank.rank, rank.times))
+    return dict(of_times.values())
 
 
 @contextmanager

@@ -10,17 +10,19 @@ of the half-widths of family f in the window, that is a fraction
 of what it would be if every kernel erred in the same direction. That extreme is simulated, low and
 high, so that kernels hidden behind the host or beside others count only as far as they show in the
 iteration; its distance from the central estimate times rho is the device's half-width. The host's
-is simulated the same way, and the two add as squares.
+is simulated the same way, and the two add as squares. Communication is one more family of the device.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import isqrt
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from maya.pipeline.priced_run import PricedRun
+from maya.pipeline.priced_run import PricedRank, PricedRun
 from maya.simulator import RankInput, with_work
 
 HOST_GAP_LOW = 0.70
@@ -32,13 +34,14 @@ of dispatch speed between the server CPUs of `maya/hardware/hosts.toml`, whichev
 def iteration_interval(run: PricedRun) -> tuple[int, int]:
     """(low_ns, high_ns) of the mean iteration; low <= central <= high."""
     central_ns = run.window.iteration_ns
-    kernels = run.kernels_in_window()
-    work = run.times.work_ns[kernels]
-    families = run.times.family[kernels]
-    below = _correlated_fraction(work - run.times.low_ns[kernels], families)
-    above = _correlated_fraction(run.times.high_ns[kernels] - work, families)
-    device_low = below * max(0, central_ns - _with_kernels(run, run.times.low_ns))
-    device_high = above * max(0, _with_kernels(run, run.times.high_ns) - central_ns)
+    times = run.slowest.times
+    kernels = run.slowest.kernels_in_window()
+    work = times.work_ns[kernels]
+    families = times.family[kernels]
+    below = _correlated_fraction(work - times.low_ns[kernels], families)
+    above = _correlated_fraction(times.high_ns[kernels] - work, families)
+    device_low = below * max(0, central_ns - _with_device(run, "low"))
+    device_high = above * max(0, _with_device(run, "high") - central_ns)
     host_low = max(0, central_ns - _with_host(run, HOST_GAP_LOW))
     host_high = max(0, _with_host(run, HOST_GAP_HIGH) - central_ns)
     low_ns = central_ns - _root_sum_square(device_low, host_low)
@@ -55,20 +58,21 @@ def _correlated_fraction(half_widths: NDArray[np.int64], families: NDArray[np.in
     return float(np.sqrt(np.square(sums).sum()) / total) if total > 0 else 0.0
 
 
-def _with_kernels(run: PricedRun, work_ns: NDArray[np.int64]) -> int:
-    trace = run.trace
-    kernels = with_work(run.times, work_ns)
-    return run.iteration_ns_with(
-        RankInput(run.timeline.ranks[0], trace.operations, kernels, run.host_gap_ns, trace.tables)
-    )
+def _with_device(run: PricedRun, quantile: Literal["low", "high"]) -> int:
+    """The iteration if every kernel and every communication took that end of its interval."""
+
+    def changed(rank: PricedRank) -> RankInput:
+        ends = rank.times.low_ns if quantile == "low" else rank.times.high_ns
+        return replace(rank.input(), kernels=with_work(rank.times, ends))
+
+    return run.iteration_ns_with(changed, None if run.prices is None else run.prices.at(quantile))
 
 
 def _with_host(run: PricedRun, factor: float) -> int:
-    trace = run.trace
-    gaps = np.rint(run.host_gap_ns * factor).astype(np.int64)
-    return run.iteration_ns_with(
-        RankInput(run.timeline.ranks[0], trace.operations, run.times, gaps, trace.tables)
-    )
+    def changed(rank: PricedRank) -> RankInput:
+        return replace(rank.input(), host_gap_ns=np.rint(rank.host_gap_ns * factor).astype(np.int64))
+
+    return run.iteration_ns_with(changed, run.prices)
 
 
 def _root_sum_square(device_ns: float, host_ns: int) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -10,21 +10,34 @@ import numpy as np
 
 from maya.errors import MayaError
 from maya.hardware import find_gpu, find_host
-from maya.kernel_models import KernelCostModel, RooflineModel
+from maya.kernel_models import KernelCostModel
 from maya.pipeline.assumptions import assumptions_of, model_assumptions
+from maya.pipeline.communication import communication
 from maya.pipeline.cost import cost_of, price_from_options
 from maya.pipeline.interval import iteration_interval
+from maya.pipeline.models import default_models
 from maya.pipeline.outcome import RankOutcome, read_outcome
-from maya.pipeline.priced_run import PricedRun, price_run
+from maya.pipeline.priced_run import PricedRank, PricedRun, TransferPrices, price_run
 from maya.pipeline.shares import coverage, top_kernels
 from maya.pipeline.throughput import throughput
-from maya.pipeline.verdict import judge
-from maya.reports.prediction import FAILED, NS_PER_MS, OK, Prediction, RankMemory, TimeParts
-from maya.simulator import breakdown
-from maya.traces import Kind, Manifest
+from maya.pipeline.verdict import Verdict, judge
+from maya.reports.prediction import (
+    FAILED,
+    NS_PER_MS,
+    OK,
+    OOM,
+    Prediction,
+    RankClassTimes,
+    RankMemory,
+    TimeParts,
+)
+from maya.simulator import CommunicationError, breakdown
+from maya.traces import Ended, Kind, Manifest, RankTrace, read_rank
 
 DATA_LOADING = "data_loading"
 """Key of `Manifest.options`: "excluded" or "measured"."""
+
+_WORST_LAST = (OK, OOM, FAILED)
 
 
 @dataclass(frozen=True)
@@ -35,43 +48,45 @@ class PredictedRun:
     priced: PricedRun | None
 
 
-def predict(run_dir: Path, manifest: Manifest, model: KernelCostModel | None = None) -> PredictedRun:
+def predict(
+    run_dir: Path,
+    manifest: Manifest,
+    model: KernelCostModel | None = None,
+    prices: TransferPrices | None = None,
+) -> PredictedRun:
     """Price and simulate a recorded run.
 
     Args:
         run_dir: whole or partial run folder.
         manifest: its manifest, which for a partial folder is not on disk yet.
         model: how long kernels take; Maya's own by default.
+        prices: how long communication takes; Maya's own by default.
 
     Raises:
         MayaError: a file is missing or damaged.
     """
-    rank = manifest.rank_classes[0].rank
-    outcome = read_outcome(run_dir, rank)
-    if outcome is None:
-        raise MayaError(f"{run_dir}: rank {rank} left no outcome", hint="record the run again")
-    verdict = judge(outcome)
+    outcomes = _outcomes(run_dir, manifest)
+    verdict = worst_verdict(outcomes)
     base = Prediction(
         gpu=manifest.gpu,
         world_size=manifest.world_size,
         ranks_run=tuple(group.rank for group in manifest.rank_classes),
         verdict=verdict.verdict,
         cause=verdict.cause,
-        peak_memory_bytes=_peaks(rank, outcome),
+        peak_memory_bytes=_peaks(manifest, outcomes),
         command=manifest.command,
         torch=manifest.torch,
+        rank_classes=tuple(RankClassTimes(group.rank, group.ranks) for group in manifest.rank_classes),
     )
-    priced = price_run(
-        run_dir,
-        rank=rank,
-        gpu=find_gpu(manifest.gpu),
-        host=find_host(manifest.host),
-        model=RooflineModel() if model is None else model,
-        warmup=manifest.settings.warmup,
-        data_wait_ns=outcome.data_wait_ns if manifest.options.get(DATA_LOADING) == "measured" else 0,
-    )
-    base = replace(base, assumptions=assumptions_of(priced.trace))
-    if not _uses_device(priced):
+    try:
+        priced = _price(run_dir, manifest, outcomes, model, prices)
+    except CommunicationError as error:
+        base = replace(base, assumptions=assumptions_of(_traces(run_dir, manifest)))
+        if base.verdict != OK:  # ranks that were stopped in the middle of something cannot meet
+            return PredictedRun(base, None)
+        return PredictedRun(replace(base, verdict=FAILED, cause=_one_line(error)), None)
+    base = replace(base, assumptions=assumptions_of([rank.trace for rank in priced.ranks]))
+    if not any(map(_uses_device, priced.ranks)):
         cause = base.cause or "the script ran no operation on the GPU, so there is nothing to predict"
         verdict_word = FAILED if base.verdict == OK else base.verdict
         return PredictedRun(replace(base, verdict=verdict_word, cause=cause), None)
@@ -80,12 +95,53 @@ def predict(run_dir: Path, manifest: Manifest, model: KernelCostModel | None = N
     return PredictedRun(_with_times(base, priced, manifest), priced)
 
 
+def worst_verdict(outcomes: Mapping[int, RankOutcome]) -> Verdict:
+    """The verdict of the rank that came off worst, which several ranks' sentences name.
+
+    Of equally bad ones a rank that failed by itself wins over one that was then stopped, and the
+    lower rank.
+    """
+    verdicts = {rank: judge(outcome) for rank, outcome in outcomes.items()}
+
+    def badness(rank: int) -> tuple[int, bool, int]:
+        return _WORST_LAST.index(verdicts[rank].verdict), outcomes[rank].ended != Ended.INTERRUPTED, -rank
+
+    worst = max(verdicts, key=badness)
+    found = verdicts[worst]
+    if len(outcomes) > 1 and found.cause:
+        return replace(found, cause=f"rank {worst}: {found.cause}")
+    return found
+
+
+def _price(
+    run_dir: Path,
+    manifest: Manifest,
+    outcomes: Mapping[int, RankOutcome],
+    model: KernelCostModel | None,
+    prices: TransferPrices | None,
+) -> PricedRun:
+    gpu = find_gpu(manifest.gpu)
+    models = default_models(manifest, gpu)
+    waits = {group.rank: outcomes[group.rank].data_wait_ns for group in manifest.rank_classes}
+    return price_run(
+        run_dir,
+        manifest.rank_classes,
+        gpu=gpu,
+        host=find_host(manifest.host),
+        model=models.kernels if model is None else model,
+        warmup=manifest.settings.warmup,
+        data_wait_ns=waits if manifest.options.get(DATA_LOADING) == "measured" else None,
+        prices=models.transfers if prices is None else prices,
+    )
+
+
 def _with_times(base: Prediction, priced: PricedRun, manifest: Manifest) -> Prediction:
     window = priced.window
     low_ns, high_ns = iteration_interval(priced)
     rates = throughput(priced)
     price = price_from_options(manifest.options)
-    per_second = 1e9 / window.iteration_ns * manifest.world_size if window.iteration_ns else 0.0
+    per_second = 1e9 / window.iteration_ns if window.iteration_ns else 0.0
+    parts_ns = _parts(priced)
     return replace(
         base,
         scope="run" if window.is_whole_run else "iteration",
@@ -93,23 +149,31 @@ def _with_times(base: Prediction, priced: PricedRun, manifest: Manifest) -> Pred
         iteration_time_ms=window.iteration_ns / NS_PER_MS,
         low_ms=low_ns / NS_PER_MS,
         high_ms=high_ns / NS_PER_MS,
-        breakdown=_parts(priced),
+        breakdown=TimeParts(*(part / NS_PER_MS for part in parts_ns)),
         tokens_per_s=rates.tokens * per_second or None,
         samples_per_s=rates.samples * per_second or None,
         model_flops_per_step=rates.model_flops,
         mfu=rates.mfu,
         mfu_peak=rates.peak_key,
         cost=None if price is None else cost_of(price, window.iteration_ns, manifest.world_size),
-        top_kernels=top_kernels(priced),
-        coverage=coverage(priced),
+        top_kernels=top_kernels(priced.slowest),
+        coverage=coverage(priced.slowest),
         assumptions=base.assumptions + model_assumptions(priced, manifest),
+        communication=communication(priced, exposed_ns=parts_ns[1]),
+        rank_classes=tuple(_times_of(each, priced) for each in base.rank_classes),
     )
 
 
-def _parts(priced: PricedRun) -> TimeParts:
+def _times_of(group: RankClassTimes, priced: PricedRun) -> RankClassTimes:
+    slowest_ns = max(each.window.iteration_ns for each in priced.ranks if each.rank in group.ranks)
+    return replace(group, iteration_time_ms=slowest_ns / NS_PER_MS)
+
+
+def _parts(priced: PricedRun) -> list[int]:
     """The window's breakdown per iteration, in ns that add up to `Window.iteration_ns` exactly."""
     window = priced.window
-    whole = breakdown(priced.timeline, np.array([window.start_ns]), np.array([window.end_ns]))[0]
+    start, end = np.array([window.start_ns]), np.array([window.end_ns])
+    whole = breakdown(priced.timeline, start, end, rank=priced.slowest.rank)[0]
     parts = (whole.compute_ns, whole.exposed_communication_ns, whole.host_ns, whole.idle_ns)
     shared: list[int] = []
     so_far = before = 0
@@ -118,17 +182,42 @@ def _parts(priced: PricedRun) -> TimeParts:
         upto = (2 * so_far + window.iterations) // (2 * window.iterations)
         shared.append(upto - before)
         before = upto
-    return TimeParts(*(part / NS_PER_MS for part in shared))
+    return shared
 
 
-def _uses_device(priced: PricedRun) -> bool:
-    kinds = priced.trace.operations.rows["kind"]
+def _uses_device(rank: PricedRank) -> bool:
+    kinds = rank.trace.operations.rows["kind"]
     return bool((kinds != Kind.HOST).any() and (kinds[kinds != Kind.HOST] != Kind.MARKER).any())
 
 
-def _peaks(rank: int, outcome: RankOutcome) -> Mapping[int, RankMemory] | None:
-    memory = outcome.memory
-    return None if memory is None else {rank: RankMemory(memory.allocated, memory.reserved, memory.capacity)}
+def _outcomes(run_dir: Path, manifest: Manifest) -> dict[int, RankOutcome]:
+    """Rank → outcome, of every rank that left one; each class's representative must have."""
+    outcomes: dict[int, RankOutcome] = {}
+    for group in manifest.rank_classes:
+        for rank in group.ranks:
+            outcome = read_outcome(run_dir, rank)
+            if outcome is not None:
+                outcomes[rank] = outcome
+            elif rank == group.rank:
+                raise MayaError(f"{run_dir}: rank {rank} left no outcome", hint="record the run again")
+    return outcomes
+
+
+def _peaks(manifest: Manifest, outcomes: Mapping[int, RankOutcome]) -> Mapping[int, RankMemory] | None:
+    peaks = {
+        group.rank: RankMemory(memory.allocated, memory.reserved, memory.capacity)
+        for group in manifest.rank_classes
+        if (memory := outcomes[group.rank].memory) is not None
+    }
+    return peaks or None
+
+
+def _traces(run_dir: Path, manifest: Manifest) -> Sequence[RankTrace]:
+    return [read_rank(run_dir, group.rank) for group in manifest.rank_classes]
+
+
+def _one_line(error: MayaError) -> str:
+    return "; ".join(" ".join(line.split()) for line in error.message.splitlines())
 
 
 def failed_prediction(gpu: str, cause: str, command: tuple[str, ...]) -> Prediction:

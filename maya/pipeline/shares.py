@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from maya.kernel_models import Source
-from maya.pipeline.priced_run import PricedRun
+from maya.pipeline.priced_run import PricedRank
 from maya.reports.prediction import NS_PER_MS, Coverage, KernelShare
 
 TOP_KERNELS = 10
 """How many names `prediction.json` lists; the summary shows fewer."""
 
 
-def top_kernels(run: PricedRun, limit: int = TOP_KERNELS) -> tuple[KernelShare, ...]:
+def top_kernels(run: PricedRank, limit: int = TOP_KERNELS) -> tuple[KernelShare, ...]:
     """Kernel names of the window by device time, longest first, ties by name."""
     part = run.kernels_in_window()
     work, names = run.times.work_ns[part], run.times.name[part]
@@ -42,7 +42,7 @@ def top_kernels(run: PricedRun, limit: int = TOP_KERNELS) -> tuple[KernelShare, 
     return tuple(shares)
 
 
-def coverage(run: PricedRun) -> Coverage | None:
+def coverage(run: PricedRank) -> Coverage | None:
     """Shares of the window's device time by source; None if no kernel ran."""
     part = run.kernels_in_window()
     by_source = np.zeros(len(Source), dtype=np.int64)

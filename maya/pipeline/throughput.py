@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from maya.hardware import GpuSpec
 from maya.kernel_models import model_flops
-from maya.pipeline.priced_run import PricedRun
+from maya.pipeline.priced_run import PricedRank, PricedRun
 from maya.traces import MARK_BATCH, Kind, OperatorMetadata, RankTrace, TensorMetadata, parse_metadata
 
 PEAK_OF_DTYPE = {
@@ -21,13 +22,13 @@ PEAK_OF_DTYPE = {
 
 @dataclass(frozen=True)
 class Throughput:
-    """Of one rank.
+    """Of the whole job.
 
     Attributes:
         samples, tokens: an iteration's, mean over the window; 0 if unknown.
         model_flops: an iteration's, recomputation left out.
         peak_key: the peak most of them run against, None without such FLOPs or peak.
-        mfu: model FLOPs over iteration time and that peak.
+        mfu: model FLOPs over iteration time and that peak of all GPUs.
     """
 
     samples: float
@@ -38,17 +39,28 @@ class Throughput:
 
 
 def throughput(run: PricedRun) -> Throughput:
-    """What the window's markers and matrix products say."""
-    samples, tokens = _batch(run.trace, run.window.first, run.window.last)
-    iterations = run.window.iterations
-    flops = model_flops(run.trace.operations, run.trace.tables, run.times)
-    total_flops = int(flops[run.window.first : run.window.last].sum())
-    peak_key = _main_peak(run, flops) if total_flops else None
+    """What the windows' markers and matrix products say, summed over the ranks."""
+    samples = tokens = 0.0
+    flops_a_step = 0
+    flops_in_window = 0.0  # of the slowest rank's, whose time is the job's
+    of_peak: dict[str, int] = {}
+    for rank in run.ranks:
+        window, copies = rank.window, len(rank.ranks)
+        of_rank = _batch(rank.trace, window.first, window.last)
+        samples += copies * of_rank[0] / window.iterations
+        tokens += copies * of_rank[1] / window.iterations
+        flops = model_flops(rank.trace.operations, rank.trace.tables, rank.times)
+        total_flops = int(flops[window.first : window.last].sum())
+        flops_a_step += copies * (total_flops // window.iterations)
+        flops_in_window += copies * (total_flops * run.window.iterations / window.iterations)
+        for key, count in _of_peaks(rank, flops, run.gpu).items():
+            of_peak[key] = of_peak.get(key, 0) + copies * count
+    peak_key = max(of_peak, key=lambda key: (of_peak[key], key), default=None) if flops_a_step else None
     seconds = (run.window.end_ns - run.window.start_ns) / 1e9
     mfu = None
     if peak_key is not None and seconds > 0:
-        mfu = total_flops / seconds / (run.gpu.peak_tflops[peak_key] * 1e12)
-    return Throughput(samples / iterations, tokens / iterations, total_flops // iterations, peak_key, mfu)
+        mfu = flops_in_window / seconds / (run.gpu.peak_tflops[peak_key] * 1e12 * run.world_size)
+    return Throughput(samples, tokens, flops_a_step, peak_key, mfu)
 
 
 def _batch(trace: RankTrace, first: int, last: int) -> tuple[int, int]:
@@ -66,8 +78,8 @@ def _batch(trace: RankTrace, first: int, last: int) -> tuple[int, int]:
     return samples, tokens
 
 
-def _main_peak(run: PricedRun, flops: NDArray[np.int64]) -> str | None:
-    """The key of `peak_tflops` against which most of the window's model FLOPs run."""
+def _of_peaks(run: PricedRank, flops: NDArray[np.int64], gpu: GpuSpec) -> dict[str, int]:
+    """Key of `peak_tflops` → the window's model FLOPs that run against it."""
     tables = run.trace.tables
     rows = run.trace.operations.rows[run.window.first : run.window.last]
     counted = flops[run.window.first : run.window.last]
@@ -78,11 +90,11 @@ def _main_peak(run: PricedRun, flops: NDArray[np.int64]) -> str | None:
     of_peak: dict[str, int] = {}
     for (operator, metadata), total in zip(pairs.tolist(), of_pair.tolist(), strict=True):
         key = _peak_of(tables.operators[operator], parse_metadata(tables.metadata[metadata]))
-        if key == "tf32" and key not in run.gpu.peak_tflops:
+        if key == "tf32" and key not in gpu.peak_tflops:
             key = "fp32"  # before Ampere the permission to use TF32 means nothing
-        if key in run.gpu.peak_tflops:
+        if key in gpu.peak_tflops:
             of_peak[key] = of_peak.get(key, 0) + total
-    return max(of_peak, key=lambda key: (of_peak[key], key), default=None)
+    return of_peak
 
 
 def _peak_of(operator: str, metadata: OperatorMetadata) -> str:

@@ -12,11 +12,13 @@ from maya.errors import MayaError
 from maya.kernel_models import Source
 from maya.reports.memory_curve import memory_curves
 from maya.reports.perfetto_packets import TraceStream
-from maya.reports.report import Report, SimulatedRun
+from maya.reports.report import Report, SimulatedRank, SimulatedRun
 from maya.reports.shapes import shapes_of
-from maya.simulator import Activity, iteration_times
+from maya.simulator import Activity, Timeline, iteration_times
 from maya.traces import Phase
 
+FLOWS_OF_A_RANK = 1 << 40
+"""Ids of arrows that belong to one rank; more than it has operations."""
 PHASE_NAMES = {phase: phase.name.lower() for phase in Phase}
 
 
@@ -34,31 +36,35 @@ class PerfettoRenderer:
 
 
 def render_timeline(run: SimulatedRun, out: BinaryIO) -> None:
-    """Write one rank's timeline."""
+    """Write the timeline of every rank that was simulated, one process each."""
     stream = TraceStream(out)
-    rank = run.timeline.ranks[0]
-    process = stream.process(f"rank {rank} ({run.gpu})", rank + 1)
-    drawing = _Drawing(run, stream, process, rank)
-    drawing.iterations()
-    drawing.phases()
-    drawing.hosts()
-    drawing.streams()
-    drawing.memory()
+    for rank in run.ranks:
+        number = rank.trace.rank
+        others = f", as {len(rank.stands_for) - 1} more" if len(rank.stands_for) > 1 else ""
+        process = stream.process(f"rank {number} ({run.gpu}){others}", number + 1)
+        drawing = _Drawing(rank, run.timeline, stream, process)
+        drawing.iterations()
+        drawing.phases()
+        drawing.hosts()
+        drawing.streams()
+        drawing.memory()
     stream.close()
 
 
 class _Drawing:
     """One rank being drawn."""
 
-    def __init__(self, run: SimulatedRun, stream: TraceStream, process: int, rank: int) -> None:
-        self._run = run
+    def __init__(self, rank: SimulatedRank, timeline: Timeline, stream: TraceStream, process: int) -> None:
+        self._simulated = rank
+        self._timeline = timeline
         self._stream = stream
         self._process = process
-        self._rank = rank
-        self._rows = run.trace.operations.rows
-        self._tables = run.trace.tables
-        self._hosts = run.timeline.hosts_of(rank)
-        self._kernels = run.timeline.kernels_of(rank)
+        self._rank = rank.trace.rank
+        self._rows = rank.trace.operations.rows
+        self._tables = rank.trace.tables
+        self._hosts = timeline.hosts_of(self._rank)
+        self._kernels = timeline.kernels_of(self._rank)
+        self._first_flow = self._rank * FLOWS_OF_A_RANK + 1
         self._shown = np.flatnonzero(self._hosts["end_ns"] > self._hosts["start_ns"])
 
     def iterations(self) -> None:
@@ -66,10 +72,10 @@ class _Drawing:
         if not ends:
             return
         track = self._stream.track("iterations", self._process)
-        spans = iteration_times(self._run.timeline, ends, rank=self._rank)
+        spans = iteration_times(self._timeline, ends, rank=self._rank)
         kinds = [
             self._stream.slice_kind(
-                track, f"iteration {index}" + (" (warm-up)" if end < self._run.first_operation else "")
+                track, f"iteration {index}" + (" (warm-up)" if end < self._simulated.first_operation else "")
             )
             for index, end in enumerate(ends)
         ]
@@ -108,7 +114,7 @@ class _Drawing:
                 ("operator", "metadata", "module", "source_line", "phase"),
                 self._host_name,
             )
-            flows = np.where(launches[operations], operations + 1, 0)
+            flows = np.where(launches[operations], operations + self._first_flow, 0)
             self._stream.slices(
                 track,
                 hosts["start_ns"][chosen].tolist(),
@@ -131,13 +137,13 @@ class _Drawing:
                 self._stream_slices(track, part)
 
     def memory(self) -> None:
-        for device, curve in memory_curves(self._run.trace, self._hosts).items():
+        for device, curve in memory_curves(self._simulated.trace, self._hosts).items():
             for name, values in (("allocated", curve.allocated), ("reserved", curve.reserved)):
                 track = self._stream.byte_counter(f"GPU {device} memory {name}", self._process)
                 self._stream.counter(track, curve.times_ns.tolist(), values.tolist())
 
     def _stream_slices(self, track: int, kernels: NDArray[np.void]) -> None:
-        times = self._run.times
+        times = self._simulated.times
         index = kernels["kernel"]
         rows = self._rows[kernels["operation"]]
         priced = index >= 0
@@ -164,7 +170,7 @@ class _Drawing:
         kinds = self._kinds(track, columns, columns.dtype.names or (), self._kernel_name)
         first_of_operation = np.ones(len(kernels), dtype=bool)
         first_of_operation[1:] = kernels["operation"][1:] != kernels["operation"][:-1]
-        flows = np.where(first_of_operation, kernels["operation"] + 1, 0)
+        flows = np.where(first_of_operation, kernels["operation"] + self._first_flow, 0)
         self._stream.slices(
             track, kernels["start_ns"].tolist(), kernels["end_ns"].tolist(), kinds, flows.tolist()
         )
@@ -206,4 +212,4 @@ class _Drawing:
         return self._tables.operators[values["operator"]]
 
     def _kernel_name(self, values: dict[str, int]) -> str:
-        return self._run.times.names[values["name"]] if values["name"] >= 0 else self._host_name(values)
+        return self._simulated.times.names[values["name"]] if values["name"] >= 0 else self._host_name(values)

@@ -82,6 +82,52 @@ class KernelShare:
 
 
 @dataclass(frozen=True)
+class BusiestCollective:
+    """The kind, size and group of communication that takes most time, an iteration's worth of it."""
+
+    name: str
+    calls: float
+    time_ms: float
+
+
+@dataclass(frozen=True)
+class Communication:
+    """An iteration's communication of the slowest rank.
+
+    Attributes:
+        bytes_per_step: kind (`all_reduce`, `send`, ...) → bytes, the larger of what this rank puts in
+            and gets out.
+        calls_per_step: the same kinds → how many.
+        total_ms: time during which any runs.
+        exposed_ms: the part of it that hides behind no computation; as in the breakdown.
+        overlapped_share: the rest of it over the whole, 0..1.
+        busiest: what takes most time.
+    """
+
+    bytes_per_step: Mapping[str, int]
+    calls_per_step: Mapping[str, float]
+    total_ms: float
+    exposed_ms: float
+    overlapped_share: float
+    busiest: BusiestCollective
+
+
+@dataclass(frozen=True)
+class RankClassTimes:
+    """Ranks that do the same.
+
+    Attributes:
+        rank: the one whose trace was kept.
+        ranks: all of them.
+        iteration_time_ms: of the slowest of them; None where the verdict is not "ok".
+    """
+
+    rank: int
+    ranks: tuple[int, ...]
+    iteration_time_ms: float | None = None
+
+
+@dataclass(frozen=True)
 class Coverage:
     """Shares of device time by what the kernels' times rest on; they add up to 1."""
 
@@ -123,18 +169,22 @@ class Prediction:
         cause: what went wrong; for "ok" something worth knowing, such as a caught OOM; else None.
         scope: "iteration", or "run" for a script that never steps: the times are then of all of it.
         iterations: how many the prediction is the mean of.
-        iteration_time_ms: exact to the nanosecond.
+        iteration_time_ms: exact to the nanosecond; of several ranks the slowest's, whose breakdown and
+            kernels are shown.
         low_ms, high_ms: an 80% interval (`maya.pipeline.interval` says of what).
         breakdown: of the iteration, by the central estimate.
         tokens_per_s, samples_per_s: of the whole job; None where it cannot be inferred.
-        model_flops_per_step: matrix products, convolutions and attention; recomputation left out.
-        mfu: those over time and the dense peak of `mfu_peak`.
+        model_flops_per_step: of the whole job: matrix products, convolutions and attention;
+            recomputation left out.
+        mfu: those over time and the dense peak of `mfu_peak`, of all GPUs.
         mfu_peak: which peak, as "bf16".
         peak_memory_bytes: rank of each class that ran → its peaks.
         cost: None without a price.
         top_kernels: by device time, longest first.
         coverage: None if no kernel ran.
         assumptions: all that were made.
+        communication: None if no rank communicates with another.
+        rank_classes: every rank of the job in one of them.
         command: script and arguments.
         torch: version it ran under.
     """
@@ -162,6 +212,8 @@ class Prediction:
     assumptions: tuple[Assumption, ...] = ()
     command: tuple[str, ...] = ()
     torch: str = ""
+    communication: Communication | None = None
+    rank_classes: tuple[RankClassTimes, ...] = ()
     schema_version: int = PREDICTION_SCHEMA_VERSION
 
     def largest_memory(self) -> RankMemory | None:

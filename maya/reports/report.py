@@ -13,22 +13,35 @@ from maya.traces import RankTrace
 
 
 @dataclass(frozen=True)
-class SimulatedRun:
-    """What a timeline is drawn from.
+class SimulatedRank:
+    """One rank of a timeline.
 
     Attributes:
         trace: of the rank shown.
         times: of its kernels.
-        timeline: when everything happened.
-        gpu: catalogue name.
         first_operation: of the iterations that the prediction is about; earlier ones are warm-up.
+        stands_for: the ranks that do the same, the one shown among them.
     """
 
     trace: RankTrace
     times: KernelTimes
+    first_operation: int
+    stands_for: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class SimulatedRun:
+    """What a timeline is drawn from.
+
+    Attributes:
+        ranks: those that were simulated, ascending.
+        timeline: when everything happened.
+        gpu: catalogue name.
+    """
+
+    ranks: tuple[SimulatedRank, ...]
     timeline: Timeline
     gpu: str
-    first_operation: int
 
 
 @dataclass(frozen=True)

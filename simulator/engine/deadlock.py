@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from maya.errors import MayaError
 from maya.simulator.engine.state import Lane, Signal, Stream, TransferGroup
+from maya.simulator.errors import CommunicationError
 
 _MOST_RANKS_NAMED = 8
 """More would bury the message; the first ones show the pattern."""
 
 
-def describe_deadlock(lanes: Sequence[Lane], now_ns: int) -> MayaError:
+def describe_deadlock(lanes: Sequence[Lane], now_ns: int) -> CommunicationError:
     """The error to raise; names ranks, operations, and what each waits for."""
     stuck = [lane for lane in lanes if not lane.finished or any(not stream.parked for stream in lane.streams)]
     lines = [f"deadlock after {now_ns} ns: {len(stuck)} of {len(lanes)} ranks cannot go on"]
@@ -19,7 +19,7 @@ def describe_deadlock(lanes: Sequence[Lane], now_ns: int) -> MayaError:
         lines.extend(_describe_lane(lane))
     if len(stuck) > _MOST_RANKS_NAMED:
         lines.append(f"... and {len(stuck) - _MOST_RANKS_NAMED} more ranks")
-    return MayaError(
+    return CommunicationError(
         "\n".join(lines),
         hint="a member never reaches a collective or message that others wait for: look for a rank that "
         "calls fewer, other, or differently ordered communications",

@@ -108,7 +108,7 @@ def run_lane(lane: Lane, ready: list[Stream], settings: Settings) -> Iterator[No
                     yield
                 now = max(now, waited.done_ns + sync_return)
         elif action == Action.DATA_WAIT:
-            now += settings.data_wait_ns
+            now += program.data_wait_ns
         for drained in drains:
             if not drained.parked:
                 drained.drain_waiter = lane

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
-from maya.errors import MayaError
 from maya.simulator.engine.state import Job, TransferGroup
+from maya.simulator.errors import CommunicationError
 from maya.simulator.network import MESSAGE, Transfer
 from maya.simulator.settings import Settings
 from maya.traces.operations import Kind
@@ -66,7 +66,7 @@ class Rendezvous:
         """Enter a participant; the meeting's `transfer` is set once nobody is missing.
 
         Raises:
-            MayaError: members disagree on the operation, or a member is not simulated.
+            CommunicationError: members disagree on the operation, or a member is not simulated.
         """
         source = participant.job.stream.lane.program.source
         row = source.operations.rows[participant.operation]
@@ -95,7 +95,7 @@ class Rendezvous:
             self._open[key] = meeting
         elif meeting.collective != row.collective or participant.rank in meeting.arrived:
             other = next(iter(meeting.arrived.values()))
-            raise MayaError(
+            raise CommunicationError(
                 f"collective {row.sequence} of communicator '{communicator.name}' differs between ranks: "
                 f"{_describe(participant)}, but {_describe(other)}",
                 hint="all members of a process group must call the same collectives in the same order",
@@ -123,9 +123,11 @@ class Rendezvous:
     def _expected(self, participant: Participant, members: tuple[int, ...]) -> tuple[int, ...]:
         absent = [rank for rank in members if rank not in self._ranks]
         if participant.rank not in members:
-            raise MayaError(f"{_describe(participant)} is not a member of its communicator {list(members)}")
+            raise CommunicationError(
+                f"{_describe(participant)} is not a member of its communicator {list(members)}"
+            )
         if absent and not self._settings.absent_members_arrive:
-            raise MayaError(
+            raise CommunicationError(
                 f"{_describe(participant)} needs ranks {absent[:8]} which are not simulated",
                 hint="simulate every member, or set Settings.absent_members_arrive",
             )

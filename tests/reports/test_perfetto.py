@@ -18,6 +18,7 @@ from maya.reports.perfetto import PerfettoRenderer, render_timeline
 from maya.reports.perfetto_packets import TraceStream, varint
 from maya.reports.prediction import Prediction
 from maya.reports.report import Report, SimulatedRun
+from maya.traces import single_rank
 
 perfetto_trace = pytest.importorskip("perfetto.protos.perfetto.trace.perfetto_trace_pb2")
 
@@ -27,7 +28,9 @@ def simulated(tmp_path: Path, synthetic_run: Callable[..., Any]) -> Callable[...
     def make(**attributes: Any) -> SimulatedRun:
         synthetic_run(**attributes).write(tmp_path)
         gpu = find_gpu("H100-SXM5-80GB")
-        priced = price_run(tmp_path, rank=0, gpu=gpu, host=default_host(), model=RooflineModel(), warmup=1)
+        priced = price_run(
+            tmp_path, single_rank(), gpu=gpu, host=default_host(), model=RooflineModel(), warmup=1
+        )
         return priced.simulated()
 
     return make
@@ -157,7 +160,7 @@ def test_the_same_run_gives_the_same_bytes(simulated: Callable[..., SimulatedRun
 def test_a_large_trace_is_written_within_its_budget(simulated: Callable[..., SimulatedRun]) -> None:
     """25,000 operations under 1 s on a quiet machine; three times that here, for a busy one."""
     run = simulated(layers=1040)
-    assert run.trace.operations.count > 24_900
+    assert run.ranks[0].trace.operations.count > 24_900
     began = time.process_time()
     render_timeline(run, io.BytesIO())
     assert time.process_time() - began < 3

@@ -97,7 +97,7 @@ def change(key: str, value: Any) -> Callable[[dict[str, Any]], None]:
 @pytest.mark.parametrize(
     ("damage", "problem"),
     [
-        (change("schema_version", 2), "manifest schema version 2, this Maya reads 1"),
+        (change("schema_version", 3), "manifest schema version 3, this Maya reads 1 and 2"),
         (change("schema_version", True), "'schema_version' must be int, not bool"),
         (change("ended", "exploded"), "'ended' is 'exploded', none of stopped, finished"),
         (change("world_size", 10**12), "world_size 1000000000000 is not between"),
