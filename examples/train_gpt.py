@@ -1,19 +1,25 @@
 """Train a GPT-2-sized language model on the bytes of a text file.
 
     python train_gpt.py                              # GPT-2-124M on one GPU
+    torchrun --nproc-per-node 8 train_gpt.py         # on eight, each with its own batches
     python train_gpt.py --device cpu --layers 2 --heads 2 --width 64 --block-size 64 \
         --batch-size 2 --steps 5                     # a few seconds on any machine
 """
 
 import argparse
+import contextlib
+import itertools
 import math
+import os
 import time
 from pathlib import Path
 
 import torch
+import torch.distributed as dist
 import torch.nn.functional as F
 from torch import nn
-from torch.utils.data import DataLoader, Dataset
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, Dataset, DistributedSampler
 
 
 class TextWindows(Dataset):
@@ -126,7 +132,9 @@ def make_schedule(optimizer, warmup_steps, steps):
 
 
 def endless(loader):
-    while True:
+    for epoch in itertools.count():
+        if isinstance(loader.sampler, DistributedSampler):
+            loader.sampler.set_epoch(epoch)
         yield from loader
 
 
@@ -170,15 +178,24 @@ def main():
     parser.add_argument("--seed", type=int, default=1337)
     args = parser.parse_args()
 
-    torch.manual_seed(args.seed)
-    torch.set_float32_matmul_precision("high")
+    distributed = "RANK" in os.environ  # started by torchrun
+    rank, world_size = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
     device = torch.device(args.device)
+    if distributed:
+        if device.type == "cuda":
+            device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+            torch.cuda.set_device(device)
+        dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    torch.manual_seed(args.seed + rank)
+    torch.set_float32_matmul_precision("high")
 
     dataset = TextWindows(args.data, args.block_size)
+    sampler = DistributedSampler(dataset, drop_last=True) if distributed else None
     loader = DataLoader(
         dataset,
         batch_size=args.batch_size,
-        shuffle=True,
+        sampler=sampler,
+        shuffle=sampler is None,
         drop_last=True,
         num_workers=args.workers,
         pin_memory=device.type == "cuda",
@@ -190,34 +207,41 @@ def main():
     model = GPT(args.vocab_size, args.block_size, args.layers, args.heads, args.width).to(device)
     optimizer = make_optimizer(model, args.learning_rate, args.weight_decay)
     schedule = make_schedule(optimizer, args.warmup_steps, args.steps)
-    parameters = sum(p.numel() for p in model.parameters())
-    print(f"{parameters / 1e6:.1f}M parameters, {len(dataset)} windows, device {device}")
+    net = model
+    if distributed:
+        net = DistributedDataParallel(model, device_ids=[device.index] if device.type == "cuda" else None)
+    if rank == 0:
+        parameters = sum(p.numel() for p in model.parameters())
+        print(f"{parameters / 1e6:.1f}M parameters, {len(dataset)} windows, {world_size} x {device}")
 
     batches = endless(loader)
-    tokens_per_step = args.batch_size * args.block_size * args.accumulation
+    tokens_per_step = args.batch_size * args.block_size * args.accumulation * world_size
     model.train()
     for step in range(args.steps):
         # The first one is written before any work is lost to a full disk or a wrong path.
-        if step % args.checkpoint_every == 0:
+        if rank == 0 and step % args.checkpoint_every == 0:
             save_checkpoint(args.checkpoint, step, model, optimizer, schedule)
 
         begin = time.perf_counter()
         total_loss = torch.zeros((), device=device)
-        for _ in range(args.accumulation):
+        for micro_batch in range(args.accumulation):
             tokens, targets = next(batches)
             tokens = tokens.to(device, non_blocking=True)
             targets = targets.to(device, non_blocking=True)
-            with torch.autocast(device.type, dtype=torch.bfloat16):
-                _, loss = model(tokens, targets)
-            loss = loss / args.accumulation
-            loss.backward()
+            # Gradients are averaged over the GPUs once a step, with the last micro-batch.
+            waits = distributed and micro_batch < args.accumulation - 1
+            with net.no_sync() if waits else contextlib.nullcontext():
+                with torch.autocast(device.type, dtype=torch.bfloat16):
+                    _, loss = net(tokens, targets)
+                loss = loss / args.accumulation
+                loss.backward()
             total_loss += loss.detach()
         norm = torch.nn.utils.clip_grad_norm_(model.parameters(), args.grad_clip)
         optimizer.step()
         schedule.step()
         optimizer.zero_grad(set_to_none=True)
 
-        if step % args.log_every == 0:
+        if rank == 0 and step % args.log_every == 0:
             loss_value = total_loss.item()
             seconds = time.perf_counter() - begin
             print(
@@ -226,9 +250,12 @@ def main():
                 flush=True,
             )
 
-    save_checkpoint(args.checkpoint, args.steps, model, optimizer, schedule)
-    if device.type == "cuda":
-        print(f"peak memory {torch.cuda.max_memory_allocated() / 2**30:.1f} GiB")
+    if rank == 0:
+        save_checkpoint(args.checkpoint, args.steps, model, optimizer, schedule)
+        if device.type == "cuda":
+            print(f"peak memory {torch.cuda.max_memory_allocated() / 2**30:.1f} GiB")
+    if distributed:
+        dist.destroy_process_group()
 
 
 if __name__ == "__main__":

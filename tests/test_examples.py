@@ -59,10 +59,6 @@ def test_gpt_refuses_a_batch_larger_than_its_data(tmp_path: Path) -> None:
     assert "fewer than a batch" in done.stderr
 
 
-def test_the_example_knows_nothing_of_maya() -> None:
-    assert "maya" not in (EXAMPLES / "train_gpt.py").read_text().lower()
-
-
 def test_gpt_is_gpt_2_by_default() -> None:
     """124M parameters, with the embedding padded to 50,304 rows and shared with the output."""
     code = (
