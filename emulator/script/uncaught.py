@@ -9,12 +9,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 
-OWN_FOLDER = str(Path(__file__).resolve().parent.parent) + os.sep
-"""Frames of code in here are Maya's, which the script's author should never see."""
+OWN_FOLDERS = tuple(
+    {str(folder.parent.parent) + os.sep for folder in (Path(__file__), Path(__file__).resolve())}
+)
+"""Frames of code in here are Maya's, which the script's author should never see. Frames carry the path
+the code was imported by, which may lead through a symbolic link."""
 
 
 def _is_own(traceback: TracebackType) -> bool:
-    return traceback.tb_frame.f_code.co_filename.startswith(OWN_FOLDER)
+    return traceback.tb_frame.f_code.co_filename.startswith(OWN_FOLDERS)
 
 
 def without_own_frames(traceback: TracebackType | None) -> TracebackType | None:
