@@ -40,8 +40,10 @@ from maya.traces.operations import (
     no_communications,
 )
 from maya.traces.oracle import DurationOracle
-from maya.traces.rank_class import RankClass, single_rank
+from maya.traces.rank_class import RankClass, compress_ranks, single_rank
 from maya.traces.rank_classes import merge_equal_ranks, ranks_of_class, read_ranks
+from maya.traces.rank_difference import first_difference
+from maya.traces.rank_matching import Mismatch, find_mismatches
 from maya.traces.rank_reader import RankTrace, read_operations, read_rank
 from maya.traces.repair import repair_et
 from maya.traces.summary import ChakraSummary, RankSummary, summarise_et, summarise_rank
@@ -82,6 +84,7 @@ __all__ = [
     "Kind",
     "Manifest",
     "MemoryAction",
+    "Mismatch",
     "NodeType",
     "Operations",
     "OperatorMetadata",
@@ -96,9 +99,12 @@ __all__ = [
     "TensorMetadata",
     "TraceError",
     "assumptions_path",
+    "compress_ranks",
     "export_with_durations",
+    "find_mismatches",
     "find_problems",
     "find_warnings",
+    "first_difference",
     "iteration_of",
     "memory_path",
     "merge_equal_ranks",

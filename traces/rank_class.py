@@ -38,11 +38,12 @@ def single_rank() -> tuple[RankClass, ...]:
 
 def rank_class_to_json(group: RankClass) -> dict[str, Any]:
     """The object that `manifest.json` holds; `communicators` only where the rule needs some."""
-    value: dict[str, Any] = {"rank": group.rank, "ranks": compress(group.ranks)}
+    value: dict[str, Any] = {"rank": group.rank, "ranks": compress_ranks(group.ranks)}
     if group.communicators:
         value["communicators"] = {
             str(rank): [
-                {"name": each.name, "ranks": compress(each.ranks), "backend": each.backend} for each in mine
+                {"name": each.name, "ranks": compress_ranks(each.ranks), "backend": each.backend}
+                for each in mine
             ]
             for rank, mine in sorted(group.communicators.items())
         }
@@ -75,7 +76,7 @@ def rank_class_from_json(record: JsonRecord, world_size: int) -> RankClass:
     return RankClass(rank=record.get("rank", int), ranks=ranks, communicators=communicators)
 
 
-def compress(ranks: tuple[int, ...]) -> list[int | list[int]]:
+def compress_ranks(ranks: tuple[int, ...]) -> list[int | list[int]]:
     """Runs of three or more consecutive ranks as [first, last], so that 100,000 ranks stay short."""
     out: list[int | list[int]] = []
     start = 0

@@ -63,6 +63,7 @@ class RankSummary:
         operators: distinct operators.
         signatures: distinct (operator, metadata) pairs.
         modules: distinct modules.
+        communications: kind of communication → (how many, bytes of this rank: the larger of in and out).
         allocations: blocks handed out by the caching allocator.
         assumptions: unknown values that the script read.
     """
@@ -76,6 +77,7 @@ class RankSummary:
     operators: int
     signatures: int
     modules: int
+    communications: dict[str, tuple[int, int]]
     allocations: int
     assumptions: int
 
@@ -118,9 +120,29 @@ def summarise_rank(trace: RankTrace) -> RankSummary:
         operators=len(np.unique(rows["operator"])),
         signatures=len(np.unique(rows[["operator", "metadata"]])),
         modules=len(np.unique(rows["module"][rows["module"] >= 0])),
+        communications=_communications(trace),
         allocations=int((trace.memory["action"] == MemoryAction.ALLOCATE).sum()),
         assumptions=len(trace.assumptions),
     )
+
+
+def _communications(trace: RankTrace) -> dict[str, tuple[int, int]]:
+    rows = trace.operations.rows
+    chosen = rows[np.isin(rows["kind"], [Kind.COLLECTIVE, Kind.SEND, Kind.RECV])]
+    details = trace.operations.communications[chosen["communication"]]
+    names = {member.value: member.name.lower() for member in CollectiveType}
+    found: dict[str, tuple[int, int]] = {}
+    for kind, collective, size in zip(
+        chosen["kind"].tolist(),
+        details["collective"].tolist(),
+        np.maximum(details["input_bytes"], details["output_bytes"]).tolist(),
+        strict=True,
+    ):
+        by_number = names.get(collective, f"collective {collective}")
+        name = by_number if kind == Kind.COLLECTIVE else Kind(kind).name.lower()
+        count, total = found.get(name, (0, 0))
+        found[name] = (count + 1, total + size)
+    return found
 
 
 def _by_name(column: Any, members: type[Kind] | type[Phase]) -> dict[str, int]:

@@ -7,9 +7,12 @@ import json
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from maya.errors import EXIT_FAILURE, MayaError, UsageError
+
+if TYPE_CHECKING:
+    from maya.traces import Mismatch, RankTrace
 
 MOST_PROBLEMS = 20
 """Problems that `validate` prints of one file."""
@@ -53,15 +56,26 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _info(path: Path, as_json: bool) -> int:
-    from maya.traces import read_et, read_manifest, read_rank, summarise_et, summarise_rank
+    from maya.traces import (
+        first_difference,
+        read_et,
+        read_manifest,
+        read_rank,
+        summarise_et,
+        summarise_rank,
+    )
 
     if path.is_dir():
         manifest = read_manifest(path)
-        ranks = [summarise_rank(read_rank(path, group.rank)) for group in manifest.rank_classes]
+        traces = [read_rank(path, group.rank) for group in manifest.rank_classes]
+        ranks = [summarise_rank(trace) for trace in traces]
         if as_json:
             value: dict[str, Any] = {
                 "manifest": {**asdict(manifest), "rank_classes": len(manifest.rank_classes)},
-                "ranks": [asdict(rank) for rank in ranks],
+                "ranks": [
+                    {**asdict(rank), "ranks": group.ranks}
+                    for rank, group in zip(ranks, manifest.rank_classes, strict=True)
+                ],
             }
             print(json.dumps(value, indent=1))
             return 0
@@ -69,8 +83,11 @@ def _info(path: Path, as_json: bool) -> int:
         print(f"gpu        {manifest.world_size} x {manifest.gpu}, torch {manifest.torch}")
         ended = f"{manifest.ended} (exit code {manifest.exit_code})"
         print(f"ended      {ended}{': ' if manifest.cause else ''}{manifest.cause}")
-        for rank in ranks:
-            print(f"rank {rank.rank}")
+        for rank, trace, group in zip(ranks, traces, manifest.rank_classes, strict=True):
+            others = f", stored for ranks {_ranks(group.ranks)}" if len(group.ranks) > 1 else ""
+            print(f"rank {rank.rank}{others}")
+            if trace is not traces[0]:
+                print(f"  differs     from rank {ranks[0].rank} {first_difference(traces[0], trace)}")
             print(f"  operations  {rank.operations:,}: {_counts(rank.kinds)}")
             print(f"  phases      {_counts(rank.phases)}")
             print(
@@ -80,6 +97,8 @@ def _info(path: Path, as_json: bool) -> int:
                 f"  distinct    {rank.operators} operators, {rank.signatures} with their shapes, "
                 f"{rank.modules} modules, {rank.streams} streams"
             )
+            for name, (count, size) in rank.communications.items():
+                print(f"  {name:<11} {count:,}, {size:,} bytes")
             print(f"  allocations {rank.allocations:,}; values assumed {rank.assumptions}")
         return 0
 
@@ -100,6 +119,14 @@ def _info(path: Path, as_json: bool) -> int:
     for name, count in summary.top_names:
         print(f"name          {count:>8,}  {name[:90]}")
     return 0
+
+
+def _ranks(ranks: tuple[int, ...]) -> str:
+    from maya.traces import compress_ranks
+
+    return ", ".join(
+        f"{each[0]}-{each[1]}" if isinstance(each, list) else str(each) for each in compress_ranks(ranks)
+    )
 
 
 def _counts(counts: dict[str, int]) -> str:
@@ -145,30 +172,61 @@ def _check_file(path: Path, problems: list[dict[str, Any]], warnings: list[str])
     try:
         trace = read_et(path)
     except MayaError as error:
-        problems.append(_problem(error))
+        _add(problems, error)
         return 1
-    problems.extend(map(_problem, find_problems(trace)))
+    for problem in find_problems(trace):
+        _add(problems, problem)
     warnings.extend(f"{path}: {warning}" for warning in find_warnings(trace))
     return 1
 
 
 def _check_run(path: Path, problems: list[dict[str, Any]], warnings: list[str]) -> int:
-    from maya.traces import read_manifest, read_rank, trace_path
+    from maya.traces import ranks_of_class, read_manifest, read_rank, trace_path
 
-    files = 0
     try:
-        for group in read_manifest(path).rank_classes:
-            files += _check_file(trace_path(path, group.rank), problems, warnings)
-            read_rank(path, group.rank)
+        manifest = read_manifest(path)
     except MayaError as error:
-        problems.append(_problem(error))
-    return files
+        _add(problems, error)
+        return 0
+    traces: dict[int, RankTrace] = {}
+    for group in manifest.rank_classes:
+        _check_file(trace_path(path, group.rank), problems, warnings)
+        try:
+            traces |= ranks_of_class(read_rank(path, group.rank), group)
+        except MayaError as error:
+            _add(problems, error)
+    if len(traces) == manifest.world_size:  # else it is no wonder if some have no peer
+        _match(path, [traces[rank] for rank in sorted(traces)], problems, warnings)
+    return len(manifest.rank_classes)
 
 
-def _problem(error: MayaError) -> dict[str, Any]:
-    return {
-        "message": error.message,
-        "hint": error.hint,
-        "offset": getattr(error, "offset", None),
-        "node": getattr(error, "node", None),
-    }
+def _match(path: Path, traces: list[RankTrace], problems: list[dict[str, Any]], warnings: list[str]) -> None:
+    """Match every collective and message with its peers'."""
+    from maya.traces import find_mismatches
+
+    for found in find_mismatches(traces):
+        if found.excused:
+            warnings.append(f"{path}: behind the last iteration, {found.message}")
+        else:
+            _add(problems, TraceMismatch(path, found))
+
+
+class TraceMismatch(MayaError):
+    """Ranks that do not agree, as an error of the run's folder."""
+
+    def __init__(self, path: Path, found: Mismatch) -> None:
+        super().__init__(f"{path}: {found.message}")
+        self.node = found.node
+
+
+def _add(problems: list[dict[str, Any]], error: MayaError) -> None:
+    """List an error, once: several checks come upon the same damage."""
+    if all(known["message"] != error.message for known in problems):
+        problems.append(
+            {
+                "message": error.message,
+                "hint": error.hint,
+                "offset": getattr(error, "offset", None),
+                "node": getattr(error, "node", None),
+            }
+        )

@@ -161,6 +161,7 @@ def _with_times(base: Prediction, priced: PricedRun, manifest: Manifest) -> Pred
         assumptions=base.assumptions + model_assumptions(priced, manifest),
         communication=communication(priced, exposed_ns=parts_ns[1]),
         rank_classes=tuple(_times_of(each, priced) for each in base.rank_classes),
+        slowest_rank=priced.slowest.rank,
     )
 
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from maya.hardware import GpuSpec, HostSpec
 from maya.kernel_models import KernelCostModel, KernelTimes, host_gaps
+from maya.pipeline.meeting import meeting_traces
 from maya.pipeline.representatives import stand_for_their_classes
 from maya.reports.report import SimulatedRank, SimulatedRun
 from maya.simulator import (
@@ -184,10 +185,12 @@ def price_run(
         prices: how long communications take; needed where ranks communicate.
 
     Raises:
-        MayaError: a trace is missing or damaged, or the ranks wait for one another for ever.
+        CommunicationError: ranks do not agree on what they communicate, or wait for ever.
+        MayaError: a trace is missing or damaged.
     """
     traces = [read_rank(run_dir, group.rank) for group in classes]
     alone = stand_for_their_classes(classes, traces)
+    traces = meeting_traces(classes, traces, every_rank=not alone)
     ranks: list[PricedRank] = []
     for group, trace in zip(classes, traces, strict=True):
         first, last, iterations = _extent(trace, warmup)

@@ -12,6 +12,7 @@ from maya.errors import MayaError
 from maya.kernel_models import Source
 from maya.reports.memory_curve import memory_curves
 from maya.reports.perfetto_packets import TraceStream
+from maya.reports.rendezvous import arrows, described
 from maya.reports.report import Report, SimulatedRank, SimulatedRun
 from maya.reports.shapes import shapes_of
 from maya.simulator import Activity, Timeline, iteration_times
@@ -38,11 +39,12 @@ class PerfettoRenderer:
 def render_timeline(run: SimulatedRun, out: BinaryIO) -> None:
     """Write the timeline of every rank that was simulated, one process each."""
     stream = TraceStream(out)
+    meetings = arrows(run)
     for rank in run.ranks:
         number = rank.trace.rank
         others = f", as {len(rank.stands_for) - 1} more" if len(rank.stands_for) > 1 else ""
         process = stream.process(f"rank {number} ({run.gpu}){others}", number + 1)
-        drawing = _Drawing(rank, run.timeline, stream, process)
+        drawing = _Drawing(rank, run.timeline, stream, process, meetings[number])
         drawing.iterations()
         drawing.phases()
         drawing.hosts()
@@ -54,8 +56,16 @@ def render_timeline(run: SimulatedRun, out: BinaryIO) -> None:
 class _Drawing:
     """One rank being drawn."""
 
-    def __init__(self, rank: SimulatedRank, timeline: Timeline, stream: TraceStream, process: int) -> None:
+    def __init__(
+        self,
+        rank: SimulatedRank,
+        timeline: Timeline,
+        stream: TraceStream,
+        process: int,
+        meetings: dict[int, int],
+    ) -> None:
         self._simulated = rank
+        self._meetings = meetings
         self._timeline = timeline
         self._stream = stream
         self._process = process
@@ -161,9 +171,10 @@ class _Drawing:
                 ("phase", "u1"),
                 ("name", "<i4"),
                 ("source", "u1"),
+                ("communication", "<i4"),
             ],
         )
-        for field in ("operator", "metadata", "module", "source_line", "phase"):
+        for field in ("operator", "metadata", "module", "source_line", "phase", "communication"):
             columns[field] = rows[field]
         columns["name"] = names
         columns["source"] = source
@@ -171,8 +182,9 @@ class _Drawing:
         first_of_operation = np.ones(len(kernels), dtype=bool)
         first_of_operation[1:] = kernels["operation"][1:] != kernels["operation"][:-1]
         flows = np.where(first_of_operation, kernels["operation"] + self._first_flow, 0)
+        meetings = [self._meetings.get(operation, 0) for operation in kernels["operation"].tolist()]
         self._stream.slices(
-            track, kernels["start_ns"].tolist(), kernels["end_ns"].tolist(), kinds, flows.tolist()
+            track, kernels["start_ns"].tolist(), kernels["end_ns"].tolist(), kinds, flows.tolist(), meetings
         )
 
     def _kinds(
@@ -204,6 +216,8 @@ class _Drawing:
         if values["source_line"] >= 0:
             shown["source line"] = tables.source_lines[values["source_line"]]
         shown["phase"] = PHASE_NAMES[Phase(values["phase"])]
+        if values.get("communication", -1) >= 0:
+            shown |= described(self._simulated.trace, values["communication"])
         if values.get("name", -1) >= 0:
             shown["time rests on"] = Source(values["source"]).name.lower()
         return self._stream.annotations(shown)

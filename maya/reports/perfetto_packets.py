@@ -121,7 +121,7 @@ class TraceStream:
         starts_ns: Sequence[int],
         ends_ns: Sequence[int],
         kinds: Sequence[bytes],
-        flows: Sequence[int] | None = None,
+        *flows: Sequence[int],
     ) -> None:
         """Write slices of one track, ascending and not overlapping.
 
@@ -129,7 +129,7 @@ class TraceStream:
             track: their track.
             starts_ns, ends_ns: when.
             kinds: `slice_kind` of each.
-            flows: id of the arrow that leaves or enters each, 0 for none.
+            flows: ids of the arrows that leave or enter each, 0 for none; any number of such columns.
         """
         self._flush_strings()
         end_event = _TYPE + bytes([_SLICE_END]) + _TRACK + varint(track)
@@ -137,8 +137,9 @@ class TraceStream:
         buffer = self._buffer
         for index, (start_ns, end_ns, kind) in enumerate(zip(starts_ns, ends_ns, kinds, strict=True)):
             event = kind
-            if flows is not None and flows[index]:
-                event = kind + _FLOW_ID + flows[index].to_bytes(8, "little")
+            for arrows in flows:
+                if arrows[index]:
+                    event += _FLOW_ID + arrows[index].to_bytes(8, "little")
             begin = b"".join(
                 (
                     _TIMESTAMP,

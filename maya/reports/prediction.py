@@ -185,6 +185,7 @@ class Prediction:
         assumptions: all that were made.
         communication: None if no rank communicates with another.
         rank_classes: every rank of the job in one of them.
+        slowest_rank: whose times are shown; None where there are none.
         command: script and arguments.
         torch: version it ran under.
     """
@@ -214,6 +215,7 @@ class Prediction:
     torch: str = ""
     communication: Communication | None = None
     rank_classes: tuple[RankClassTimes, ...] = ()
+    slowest_rank: int | None = None
     schema_version: int = PREDICTION_SCHEMA_VERSION
 
     def largest_memory(self) -> RankMemory | None:

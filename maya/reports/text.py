@@ -17,14 +17,18 @@ from maya.reports.amounts import (
     format_rate,
     format_usd,
 )
-from maya.reports.prediction import FAILED, OK, OOM, Assumption, Prediction, TimeParts
+from maya.reports.prediction import FAILED, OK, OOM, Assumption, Communication, Prediction, TimeParts
 from maya.reports.report import Report
+from maya.traces import compress_ranks
 
 MAX_LINES = 20
 TOP_KERNELS = 5
 OWN_ASSUMPTIONS = 3
 LABEL_WIDTH = 15
 KERNEL_NAME_WIDTH = 54
+CLASSES_SHOWN = 8
+KINDS_SHOWN = 2
+"""Kinds of communication; a DDP step has one, FSDP two."""
 WIDTH = 110
 """Longer lines are cut, except on the sentence that names a cause."""
 
@@ -59,6 +63,10 @@ class TextRenderer:
             lines.append(self._row("cause", _nearer(prediction.cause)))
         if prediction.breakdown is not None:
             lines.extend(self._times(prediction))
+        if prediction.world_size > 1:
+            lines.append(self._row("ranks", _ranks(prediction)))
+        if prediction.communication is not None:
+            lines.append(self._row("communication", _communication(prediction.communication)))
         lines.extend(self._memory(prediction))
         if prediction.cost is not None:
             lines.extend(self._cost(prediction))
@@ -104,11 +112,14 @@ class TextRenderer:
         memory = prediction.largest_memory()
         if memory is None:
             return
+        peaks = prediction.peak_memory_bytes or {}
+        fullest = next(rank for rank, peak in peaks.items() if peak == memory)
+        of_rank = f"   rank {fullest}" if len(set(peaks.values())) > 1 else ""
         yield self._row(
             "peak memory",
             f"{format_bytes(memory.allocated)} allocated   {format_bytes(memory.reserved)} reserved   "
             f"of {format_bytes(memory.capacity)} "
-            f"({format_percent(memory.reserved / memory.capacity if memory.capacity else 0)})",
+            f"({format_percent(memory.reserved / memory.capacity if memory.capacity else 0)}){of_rank}",
         )
 
     def _cost(self, prediction: Prediction) -> Iterable[str]:
@@ -189,6 +200,38 @@ def _parts(parts: TimeParts, total_ms: float) -> str:
         f"{name} {format_percent(part / total_ms if total_ms else 0)}"
         for name, part in named
         if part or name != "exposed communication"
+    )
+
+
+def _ranks(prediction: Prediction) -> str:
+    """`8, all alike`, or `8 in 2 classes: 0; 1-7   rank 0 is the slowest`."""
+    count, classes = prediction.world_size, prediction.rank_classes
+    if len(classes) == 1:
+        return f"{count}, all alike: priced once"
+    shown = [
+        ", ".join(
+            f"{each[0]}-{each[1]}" if isinstance(each, list) else str(each)
+            for each in compress_ranks(group.ranks)
+        )
+        for group in classes[:CLASSES_SHOWN]
+    ]
+    more = f" and {len(classes) - len(shown)} more" if len(classes) > len(shown) else ""
+    of_class = [group for group in classes if prediction.slowest_rank in group.ranks]
+    slowest = f"   slowest: rank {prediction.slowest_rank}" if of_class else ""
+    text = f"{count} in {len(classes)} classes: {'; '.join(shown)}{more}"
+    return _cut(text, WIDTH - LABEL_WIDTH - 2 - len(slowest)) + slowest
+
+
+def _communication(communication: Communication) -> str:
+    """`123 MB all-reduce a step   87% overlapped   busiest ...`, kinds by bytes."""
+    sizes = sorted(communication.bytes_per_step.items(), key=lambda item: (-item[1], item[0]))
+    kinds = [f"{format_bytes(size)} {kind.replace('_', '-')}" for kind, size in sizes[:KINDS_SHOWN]]
+    more = f" and {len(sizes) - len(kinds)} more" if len(sizes) > len(kinds) else ""
+    busiest = communication.busiest
+    return (
+        f"{', '.join(kinds)}{more}   {format_ms(communication.total_ms)}, "
+        f"{format_percent(communication.overlapped_share)} overlapped   "
+        f"most: {busiest.calls:g} x {busiest.name}"
     )
 
 
