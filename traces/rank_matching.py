@@ -121,7 +121,7 @@ def _mismatches(traces: Sequence[RankTrace]) -> Iterator[Mismatch]:
                 continue
             group = trace.tables.communicators[index]
             if trace.rank not in group.ranks:
-                yield call.mismatch(f"is not a member of its communicator {_group(group)}")
+                yield call.mismatch(f"is not a member of its {_group(group)}")
             elif rows["kind"][node] == Kind.COLLECTIVE:
                 meeting = collectives.setdefault((group, int(call.row["sequence_in_communicator"])), {})
                 if trace.rank in meeting:

@@ -13,12 +13,13 @@ import pytest
 
 from maya.hardware import default_host, find_gpu
 from maya.kernel_models import RooflineModel
+from maya.pipeline.models import RingPrices
 from maya.pipeline.priced_run import price_run
 from maya.reports.perfetto import PerfettoRenderer, render_timeline
 from maya.reports.perfetto_packets import TraceStream, varint
 from maya.reports.prediction import Prediction
 from maya.reports.report import Report, SimulatedRun
-from maya.traces import single_rank
+from maya.traces import RankClass, single_rank
 
 perfetto_trace = pytest.importorskip("perfetto.protos.perfetto.trace.perfetto_trace_pb2")
 
@@ -68,6 +69,8 @@ class Decoded:
                 assert event.track_uuid not in opened, "slices of a track overlap"
                 arguments = {
                     strings["argument"][argument.name_iid]: strings["value"][argument.string_value_iid]
+                    if argument.HasField("string_value_iid")
+                    else argument.int_value
                     for argument in event.debug_annotations
                 }
                 opened[event.track_uuid] = (strings["name"][event.name_iid], packet.timestamp, arguments)
@@ -190,3 +193,49 @@ def test_strings_are_written_once() -> None:
     stream.close()
     assert out.getvalue().count(b"a long enough name") == 1
     assert out.getvalue().count(b"a value") == 1
+
+
+def test_every_rank_is_a_process_and_arrows_join_its_communications(
+    tmp_path: Path, synthetic_run: Callable[..., Any]
+) -> None:
+    synthetic_run(world_size=3, slow_rank=1, layers=2).write(tmp_path)
+    classes = tuple(RankClass(rank, (rank,)) for rank in range(3))
+    gpu = find_gpu("H100-SXM5-80GB")
+    priced = price_run(
+        tmp_path,
+        classes,
+        gpu=gpu,
+        host=default_host(),
+        model=RooflineModel(),
+        warmup=1,
+        prices=RingPrices(gpu.nvlink_gbps),
+    )
+    decoded = decode(priced.simulated())
+    processes = [name for name in decoded.names.values() if name.startswith("rank ")]
+    assert processes == [f"rank {rank} (H100-SXM5-80GB)" for rank in range(3)]
+    tracks = [f"GPU {rank} stream {20 + rank} communication" for rank in range(3)]
+    together = [flow for flow in decoded.flows.values() if len(flow) == 3]
+    assert together == [tracks] * (2 * 4)  # a bucket for each of two layers in each of four iterations
+    spans = [[(start, end) for _, start, end, _ in decoded.slices[track]] for track in tracks]
+    assert spans[0] == spans[1] == spans[2]
+    name, _, _, arguments = decoded.slices[tracks[2]][0]
+    assert name == "c10d::allreduce_"
+    assert arguments["communicator"] == "0"
+    assert arguments["ranks"] == "0, 1, 2"
+    assert arguments["collective"] == "all-reduce"
+    assert arguments["bytes in"] == 8 << 20
+
+
+def test_a_rank_shown_for_others_says_so(tmp_path: Path, synthetic_run: Callable[..., Any]) -> None:
+    synthetic_run(world_size=4).write(tmp_path)
+    gpu = find_gpu("H100-SXM5-80GB")
+    priced = price_run(
+        tmp_path,
+        (RankClass(0, (0, 1, 2, 3)),),
+        gpu=gpu,
+        host=default_host(),
+        model=RooflineModel(),
+        warmup=1,
+        prices=RingPrices(gpu.nvlink_gbps),
+    )
+    assert "rank 0 (H100-SXM5-80GB), as 3 more" in decode(priced.simulated()).names.values()
