@@ -5,6 +5,7 @@ the first look-up, not at import.
 """
 
 from maya.hardware.cluster import ClusterSpec, all_clusters, find_cluster, load_clusters
+from maya.hardware.default_cluster import cluster_for
 from maya.hardware.gpu import FIGURE_GROUPS, GENERATIONS, PEAK_KEYS, GpuSpec
 from maya.hardware.gpu_catalogue import all_gpus, find_gpu, load_gpus
 from maya.hardware.host import HostSpec, all_hosts, default_host, find_host, load_hosts
@@ -21,6 +22,7 @@ __all__ = [
     "all_clusters",
     "all_gpus",
     "all_hosts",
+    "cluster_for",
     "default_host",
     "find_cluster",
     "find_gpu",
