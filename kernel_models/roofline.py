@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from maya.hardware import GpuSpec
 from maya.kernel_models.artifact import Efficiencies, load_efficiencies
+from maya.kernel_models.collectives import CollectiveModel
 from maya.kernel_models.contract import KernelTimes
-from maya.kernel_models.families import copies, expand_operator
-from maya.kernel_models.pricing import price
+from maya.kernel_models.families import communication, copies, expand_operator
+from maya.kernel_models.families.communication import COMMUNICATION_KINDS, CommunicationKernel
+from maya.kernel_models.pricing import Prices, price
 from maya.kernel_models.work import KernelWork
 from maya.traces.operations import Kind, Operations
 from maya.traces.tables import Tables, parse_metadata
@@ -25,18 +28,24 @@ class RooflineModel:
 
     Args:
         efficiencies: fitted parameters, or a path to a card; by default the one that ships.
+        collectives: prices communications; without it they have no kernels.
     """
 
-    def __init__(self, efficiencies: Efficiencies | Path | None = None) -> None:
+    def __init__(
+        self,
+        efficiencies: Efficiencies | Path | None = None,
+        collectives: CollectiveModel | None = None,
+    ) -> None:
         self._efficiencies = (
             efficiencies if isinstance(efficiencies, Efficiencies) else load_efficiencies(efficiencies)
         )
+        self._collectives = collectives
 
     def price_operator(self, operator: str, metadata_json: str, gpu: GpuSpec) -> KernelTimes:
         """Kernels of one call, as `predict` gives them for one operation."""
         works = expand_operator(operator, parse_metadata(metadata_json))
         offsets = np.asarray([0, len(works)], dtype=np.int64)
-        return self._times(works, np.arange(len(works)), offsets, gpu)
+        return self._times(works, [], np.arange(len(works)), offsets, gpu)
 
     def predict(self, operations: Operations, tables: Tables, gpu: GpuSpec) -> KernelTimes:
         """Implements `KernelCostModel`."""
@@ -56,24 +65,45 @@ class RooflineModel:
             kind, operator, metadata = pairs[row]
             works += _expand(int(kind), tables.operators[operator], tables.metadata[metadata])
             starts[position + 1] = len(works)
-        counts = np.diff(starts)[inverse] if len(first) else np.zeros(0, dtype=np.int64)
         per_operation = np.zeros(len(rows), dtype=np.int64)
-        per_operation[selected] = counts
+        begins = np.zeros(len(rows), dtype=np.int64)
+        if len(first):
+            per_operation[selected] = np.diff(starts)[inverse]
+            begins[selected] = starts[:-1][inverse]
+        communications: list[CommunicationKernel] = []
+        if self._collectives is not None:
+            talking = np.flatnonzero(np.isin(rows["kind"], COMMUNICATION_KINDS))
+            communications, chosen = communication.communication_kernels(
+                operations, tables, talking, self._collectives
+            )
+            per_operation[talking] = 1
+            begins[talking] = len(works) + chosen
         offsets = np.zeros(len(rows) + 1, dtype=np.int64)
         np.cumsum(per_operation, out=offsets[1:])
-        # Kernel j of operation i is distinct kernel starts[pair of i] + j.
-        begins = np.repeat(starts[:-1][inverse], counts) if len(first) else counts
-        within = np.arange(int(offsets[-1])) - np.repeat(offsets[:-1][selected], counts)
-        return self._times(works, begins + within, offsets, gpu)
+        # Kernel j of operation i is distinct kernel begins[i] + j.
+        within = np.arange(int(offsets[-1])) - np.repeat(offsets[:-1], per_operation)
+        return self._times(works, communications, np.repeat(begins, per_operation) + within, offsets, gpu)
 
     def _times(
-        self, works: Sequence[KernelWork], index: NDArray[np.int64], offsets: NDArray[np.int64], gpu: GpuSpec
+        self,
+        works: Sequence[KernelWork],
+        communications: Sequence[CommunicationKernel],
+        index: NDArray[np.int64],
+        offsets: NDArray[np.int64],
+        gpu: GpuSpec,
     ) -> KernelTimes:
         prices = price(works, gpu, self._efficiencies)
-        family, families = _intern([work.family for work in works])
-        name, names = _intern([work.name for work in works])
-        flops = np.asarray([work.flops for work in works], dtype=np.int64)
-        moved = np.asarray([work.moved_bytes for work in works], dtype=np.int64)
+        if communications:
+            prices = _joined(prices, communications)
+        family, families = _intern(
+            [work.family for work in works] + [communication.FAMILY] * len(communications)
+        )
+        name, names = _intern([work.name for work in works] + [each.name for each in communications])
+        flops = np.asarray([work.flops for work in works] + [0] * len(communications), dtype=np.int64)
+        moved = np.asarray(
+            [work.moved_bytes for work in works] + [each.moved_bytes for each in communications],
+            dtype=np.int64,
+        )
         return KernelTimes(
             operation_offsets=offsets,
             work_ns=prices.work_ns[index],
@@ -91,6 +121,25 @@ class RooflineModel:
             link_share=prices.link_share[index],
             unknown_operators=tuple(sorted({work.name for work in works if not work.known})),
         )
+
+
+def _joined(prices: Prices, communications: Sequence[CommunicationKernel]) -> Prices:
+    """The prices of compute kernels, then those of communications."""
+    times = [each.time for each in communications]
+    shares = [each.occupancy for each in communications]
+
+    def after(column: NDArray[Any], values: Sequence[float]) -> NDArray[Any]:
+        return np.concatenate([column, np.asarray(values, dtype=column.dtype)])
+
+    return Prices(
+        work_ns=after(prices.work_ns, [time.time_ns for time in times]),
+        low_ns=after(prices.low_ns, [time.low_ns for time in times]),
+        high_ns=after(prices.high_ns, [time.high_ns for time in times]),
+        source=after(prices.source, [time.source for time in times]),
+        sm_share=after(prices.sm_share, [share.sm for share in shares]),
+        hbm_share=after(prices.hbm_share, [share.hbm for share in shares]),
+        link_share=after(prices.link_share, [share.link for share in shares]),
+    )
 
 
 def _expand(kind: int, operator: str, metadata_json: str) -> list[KernelWork]:

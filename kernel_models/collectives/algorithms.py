@@ -32,7 +32,7 @@ Parameters = Mapping[str, float]
 
 PROTOCOLS = ("LL", "LL128", "Simple")
 PAYLOAD = {"LL": 0.5, "LL128": 0.9375, "Simple": 1.0}
-"""Data bytes for each byte that a protocol puts on the wire; inside an island the fitted efficiency has it."""
+"""Data bytes for each byte that a protocol puts on the wire; inside an island the efficiency contains it."""
 NVLS_LEAST_RANKS = 3
 """NCCL uses the switch's reduction only from three ranks on (for two a direct exchange is as short)."""
 

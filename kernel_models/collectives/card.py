@@ -56,9 +56,9 @@ class CollectiveFits:
     network: FamilyFit
 
     def nearest(self, link: str, generation: str) -> tuple[Mapping[str, FamilyFit], bool]:
-        """Fits of the link kind in the nearest GPU generation (the newer of two as near), and if it is the same.
+        """Fits of the link kind in the nearest GPU generation, and whether that is the one asked for.
 
-        A kind that nobody measured near is not known to happen: every kind has at least one generation.
+        Of two generations as near the newer is taken; every kind of link has at least one.
         """
         here = GENERATIONS.index(generation) if generation in GENERATIONS else len(GENERATIONS)
         known = [each for kind, each in self.links if kind == link]

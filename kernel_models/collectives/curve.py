@@ -37,7 +37,7 @@ class Correction:
 
 
 def correction_at(corrections: Mapping[int, Correction], ranks: int, size_log2: Floats) -> Floats:
-    """[k] log of the correction for any rank count: linear in log2(ranks), constant outside; 0 without any."""
+    """[k] log of the correction for any rank count: linear in log2(ranks), constant outside; 0 if none."""
     if not corrections:
         return np.zeros(len(size_log2))
     known = sorted(corrections)

@@ -24,15 +24,17 @@ from maya.kernel_models.collectives.occupancy import Occupancy, occupancy
 from maya.kernel_models.collectives.placement import Placement, place
 from maya.kernel_models.contract import Source
 
-RANGE_SLACK = 1.25
-"""A size up to a quarter beyond the measured ones still counts as inside."""
+ABOVE_SLACK = 4.0
+"""Sizes up to four times the largest measured count as inside: there time is a bandwidth times bytes."""
+LATENCY_BYTES = 4096
+"""If sizes down to this one were measured, smaller ones count as inside: there time is a latency."""
 CLASS_CENTRES_LOG2 = (14.0, 18.0, 22.0)
 """Sizes (16 KiB, 256 KiB, 4 MiB) at which a class's interval stands; between them it is interpolated."""
 OUTSIDE_WIDTH = 0.15
 """Added to the half-width in log time outside the measured sizes or rank counts."""
 CARRIED_WIDTH = 0.30
-"""Added for a link of another generation or bandwidth: between A100, H100 and B200 the share of the link that NCCL
-reaches differs by up to 20%, latencies by up to 60%."""
+"""Added for a link of another generation or bandwidth: between A100, H100 and B200 the share of the link that
+NCCL reaches differs by up to 20%, latencies by up to 60%."""
 DERIVED_WIDTH = 0.25
 """Added for a collective whose time follows from another one's parameters."""
 NETWORK_WIDTH = 0.25
@@ -127,7 +129,7 @@ class CollectiveModel:
     def price(
         self, collective: int, ranks: Sequence[int], input_bytes: int, output_bytes: int
     ) -> CollectiveTime:
-        """Time of one call.
+        """Time of one call; each distinct one is computed once.
 
         Args:
             collective: Chakra's CollectiveCommType; -1 = a message from `ranks[0]` to `ranks[1]`.
@@ -194,7 +196,8 @@ class CollectiveModel:
         if route is None:
             route = self._routes[kind, where] = self._route(kind, where)
         fit = route.fit
-        inside = fit.sizes[0] / RANGE_SLACK <= size <= fit.sizes[1] * RANGE_SLACK
+        inside = size >= fit.sizes[0] or fit.sizes[0] <= LATENCY_BYTES
+        inside &= size <= fit.sizes[1] * ABOVE_SLACK
         width = route.extra_width + (0.0 if inside else OUTSIDE_WIDTH)
         place_log2 = log2(size)
         low = float(np.interp(place_log2, CLASS_CENTRES_LOG2, [log(end) for end in fit.low])) - width
@@ -210,21 +213,26 @@ class CollectiveModel:
         )
 
     def _alone(self, kind: Collective, size: int) -> CollectiveTime:
-        in_place = kind in (Collective.ALL_REDUCE, Collective.REDUCE, Collective.BROADCAST, Collective.BARRIER)
+        in_place = kind in (
+            Collective.ALL_REDUCE,
+            Collective.REDUCE,
+            Collective.BROADCAST,
+            Collective.BARRIER,
+        )
         if in_place or size == 0:
             return CollectiveTime(1, 1, 1, Source.EXTRAPOLATED, "none")
         time = COPY_LATENCY_NS + 2.0 * size / self.gpu.hbm_bandwidth_gbps
-        return CollectiveTime(
-            round(time), round(0.6 * time), round(1.6 * time), Source.EXTRAPOLATED, "copy"
-        )
+        return CollectiveTime(round(time), round(0.6 * time), round(1.6 * time), Source.EXTRAPOLATED, "copy")
 
     def _route(self, kind: Collective, where: Placement) -> _Route:
         families, same_generation = self._fits.nearest(where.link, self.gpu.generation)
         fit = families[FAMILY_OF[kind]]
         sizes = 2.0**KNOTS_LOG2
         width = 0.0 if kind in MEASURED else DERIVED_WIDTH
-        if not same_generation or where.link_gbps not in fit.link_gbps:
+        if not same_generation or (fit.rows and where.link_gbps not in fit.link_gbps):
             width += CARRIED_WIDTH
+        if not fit.rows:
+            width += DERIVED_WIDTH
         if where.islands > 1:
             network = self._fits.network
             times = network_times(kind, where, fit.parameters, network.parameters, sizes)

@@ -1,9 +1,9 @@
 """What NCCL's kernels take of a GPU while they run: SMs, memory bandwidth, links.
 
-A kernel has one block for each channel. The simulator adds the shares of kernels that run at the same time and
-stretches all of them where a sum passes 1: beside a kernel that fills every SM, 24 channels of 108 SMs slow both
-by 1.22, 16 of 132 by 1.12. That is within what is published for compute beside NCCL (about 1.1 to 1.3 on
-A100 and H100; Echo, arXiv 2412.12487, models factors in this range).
+A kernel has one block for each channel. The simulator adds the shares of kernels that run at the same time
+and stretches all of them where a sum passes 1: beside a kernel that fills every SM, 24 channels of 108 SMs
+slow both by 1.22, 16 of 132 by 1.12. That is within what is published for compute beside NCCL (about 1.1 to
+1.3 on A100 and H100; Echo, arXiv 2412.12487, models factors in this range).
 
 Channels: the grids of NCCL kernels in Kineto traces (A100 x8: 24; V100 x8: 12, V100 x2: 2); on
 Hopper and Blackwell NCCL's own limits (16 with NVLS, nccl 2.19 release notes' default; 24 to 32 for rings on
@@ -30,8 +30,8 @@ FEW_CHANNELS = {"nvswitch": 16, "mesh": 12, "bridge": 8, "pcie": 4}
 MESH_PAIR_CHANNELS = 2
 """Two GPUs of a mesh share one or two links."""
 BYTES_PER_CHANNEL = 64 << 10
-"""A call smaller than this times the channels runs fewer: NCCL gives a block at least 64 bytes for each of its
-512 threads and several rounds of them."""
+"""A call smaller than this times the channels runs fewer: NCCL gives a block several rounds of 64 bytes for
+each of its 512 threads."""
 LEAST_LINK_SHARE, MOST_HBM_SHARE = 0.05, 1.0
 
 

@@ -61,9 +61,7 @@ def place(ranks: Sequence[int], gpu: GpuSpec, cluster: ClusterSpec, ranks_per_no
     return Placement(len(ranks), len(counts), per_island, link, gbps, cards * cluster.nic_gbps)
 
 
-def _link(
-    ranks: Sequence[int], gpu: GpuSpec, cluster: ClusterSpec, ranks_per_node: int
-) -> tuple[str, float]:
+def _link(ranks: Sequence[int], gpu: GpuSpec, cluster: ClusterSpec, ranks_per_node: int) -> tuple[str, float]:
     if cluster.intra_node == "nvswitch" and gpu.nvlink_gbps > 0:
         return "nvswitch", gpu.nvlink_gbps
     domain = cluster.nvlink_domain_gpus

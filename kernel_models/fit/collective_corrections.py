@@ -13,7 +13,7 @@ from maya.kernel_models.fit.collective_data import CollectiveRows
 Floats = NDArray[np.float64]
 
 SMOOTHNESS = 0.3
-"""Weight of squared second differences against a cell's squared error: one octave may bend by what two rows say."""
+"""Weight of squared second differences against a row's squared error."""
 PULL = 0.02
 """Weight that draws knots without rows to 0."""
 ROBUST_SCALE = 0.05

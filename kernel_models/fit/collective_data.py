@@ -1,10 +1,10 @@
 """Measured communications, sorted by what they are good for.
 
-`TARGET` rows say how long NCCL's kernels take on the device: nccl-tests replayed as CUDA graphs, and for links that
-those lack, nccl-tests in a loop (vTrain's V100) or kernel times of a profiler (Vidur's bridged cards, from
-1 MiB on: smaller ones contain the wait for the other rank's launch, up to 50 us). `OTHER` rows are NCCL in other
-environments; they are not fitted but widen the interval. Custom all-reduces (vLLM, SGLang, TensorRT-LLM),
-backends with host time, and NCCL 2.0 are left out.
+`TARGET` rows say how long NCCL's kernels take on the device: nccl-tests replayed as CUDA graphs, and for
+links that those lack, nccl-tests in a loop (vTrain's V100, DeepBench's P100) or kernel times of a profiler
+(Vidur's bridged cards, from 4 MiB on: smaller ones contain the wait for the other rank's launch, up to
+50 us). `OTHER` rows are NCCL in other environments; they are not fitted but widen the interval. Custom
+all-reduces (vLLM, SGLang, TensorRT-LLM) and backends with host time are left out.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from maya.hardware import GpuSpec
 from maya.kernel_models.fit.measurements import resolve_gpu
 
 MIB = 1 << 20
+SKEWED_BYTES = 4 * MIB
 TABLE = "collectives.parquet"
 FAMILY_OF_TABLE = {
     "all_reduce": "all_reduce",
@@ -38,8 +39,8 @@ NETWORK_GBPS = {
     "GCP A3-mega FastRak 8x200G": 200.0,
     "OCI RoCE 16x100G": 200.0,
 }
-"""The table's network names → all cards of a node together, one direction, 1e9 bytes/s ("IB" stands in rows of
-H100 and H200 nodes whose bus bandwidth needs 8 cards of 400 Gbit/s)."""
+"""The table's network names → all cards of a node together, one direction, 1e9 bytes/s ("IB" stands in rows
+of H100 and H200 nodes whose bus bandwidth needs 8 cards of 400 Gbit/s)."""
 USUAL_NETWORKS = ("IB NDR400 x8", "IB 400G x8", "IB", "RoCE 400G x8 (BlueField-3)")
 
 
@@ -116,7 +117,10 @@ def _classify(row: object) -> tuple[str, str]:
     generation = spec.generation
     if int(get("nodes")) > 1:
         if link not in NETWORK_GBPS:
-            return "", ""  # Vidur's second nodes: a network nobody names, slower than any card they could have
+            return (
+                "",
+                "",
+            )  # Vidur's second nodes: a network nobody names, slower than any card they could have
         usual = generation == "hopper" and link in USUAL_NETWORKS and "NCCL_ALGO" not in backend
         return "network", TARGET if usual and get("family") == "all_reduce" else OTHER
     if backend.startswith("nccl-tests NCCL") and source.startswith("aiconfigurator"):
@@ -124,7 +128,7 @@ def _classify(row: object) -> tuple[str, str]:
     if source.startswith("vTrain"):
         return ("mesh-volta", TARGET) if generation == "volta" else (f"nvswitch-{generation}", OTHER)
     if source.startswith("vidur") and "pairwise" in source:
-        if get("family") == "message" or int(get("bytes")) < MIB:
+        if get("family") == "message" or int(get("bytes")) < SKEWED_BYTES:
             return "", ""  # messages: A40s that reach each other through host memory, without a bridge
         return f"{'bridge' if int(get('ranks')) == 2 else 'pcie'}-{generation}", TARGET
     if source.startswith("vidur"):

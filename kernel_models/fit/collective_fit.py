@@ -61,30 +61,24 @@ def best_times(rows: CollectiveRows, p: Mapping[str, float]) -> Floats:
     return result
 
 
-SCALED = {
-    # A card's bridge or slot, by one factor on bandwidth and one on latency of a relative's parameters.
-    "bandwidth": (1.0, 0.05, 2.0),
-    "latency": (1.0, 0.3, 4.0),
-}
+SCALE = {"bandwidth": (1.0, 0.05, 2.0)}
 
 
-def scaled(p: Mapping[str, float], bandwidth: float, latency: float) -> dict[str, float]:
-    """Parameters of a link whose efficiencies and latencies are multiples of a relative's."""
-    factors = {"efficiency": bandwidth, "ns": latency}
-    return {name: value * factors.get(name.rpartition("_")[2], 1.0) for name, value in p.items()}
+def scaled(p: Mapping[str, float], bandwidth: float) -> dict[str, float]:
+    """Parameters of a link that gives a multiple of a relative's bandwidth at its latencies."""
+    return {name: value * (bandwidth if name.endswith("efficiency") else 1.0) for name, value in p.items()}
 
 
-def fit_scale(rows: CollectiveRows, relative: Mapping[str, float]) -> tuple[float, float]:
-    """(bandwidth, latency): the factors that make a relative's parameters fit the rows best."""
-    start = {name: value for name, (value, _, _) in SCALED.items()}
+def fit_scale(rows: CollectiveRows, relative: Mapping[str, float]) -> float:
+    """The factor on bandwidth that makes a relative's parameters fit the rows best."""
     _, found = solve(
-        lambda factors: best_times(rows, scaled(relative, factors["bandwidth"], factors["latency"])),
+        lambda factors: best_times(rows, scaled(relative, factors["bandwidth"])),
         rows.time_ns,
         weights_of(rows),
-        start,
-        SCALED,
+        {"bandwidth": 1.0},
+        SCALE,
     )
-    return found["bandwidth"], found["latency"]
+    return found["bandwidth"]
 
 
 def fit_parameters(rows: CollectiveRows) -> dict[str, float]:

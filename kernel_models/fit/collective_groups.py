@@ -15,6 +15,7 @@ from maya.kernel_models.collectives.card import SIZE_CLASSES
 from maya.kernel_models.collectives.curve import Correction
 from maya.kernel_models.fit.collective_corrections import corrections_of_rows, fit_corrections
 from maya.kernel_models.fit.collective_data import MIB, OTHER, TARGET, CollectiveRows, collective_rows
+from maya.kernel_models.fit.collective_errors import ends, octave, size_class, summary
 from maya.kernel_models.fit.collective_fit import best_times, fit_parameters, fit_scale, scaled, weights_of
 from maya.kernel_models.fit.collective_network import fit_network, network_row_times
 
@@ -47,8 +48,6 @@ REFERENCE_LINK = "nvswitch-ampere"
 
 HELD_OUT_FOLDS = 4
 """Octaves of size k, k + 4, k + 8, ... are held out together, each once."""
-TAIL = 0.1
-CLASS_EDGES = (64 << 10, MIB)
 LATENCY_BOUND_BYTES = 4 * MIB
 
 
@@ -73,16 +72,6 @@ def fit_rows(rows: CollectiveRows) -> Fitted:
     return Fitted(parameters, fit_corrections(rows, log_ratio, weights_of(rows)))
 
 
-def size_class(size: Floats) -> NDArray[np.int64]:
-    """[k] index into SIZE_CLASSES."""
-    return np.searchsorted(CLASS_EDGES, size, side="right")
-
-
-def octave(size: Floats) -> NDArray[np.int64]:
-    """[k] floor(log2(size))."""
-    return np.floor(np.log2(size) + 1e-9).astype(np.int64)
-
-
 def held_out_by_size(rows: CollectiveRows) -> Floats:
     """[k] log(measured / predicted), each octave predicted from the others."""
     fold = octave(rows.size) % HELD_OUT_FOLDS
@@ -95,7 +84,11 @@ def held_out_by_size(rows: CollectiveRows) -> Floats:
 
 
 def held_out_by_ranks(rows: CollectiveRows) -> tuple[NDArray[np.bool_], Floats]:
-    """([k] which rows have a rank count between others, log(measured / predicted) of those without their own)."""
+    """Rank counts between others, each predicted from the others.
+
+    Returns:
+        [k] which rows have such a count, and log(measured / predicted) of those.
+    """
     counts = np.unique(rows.ranks)
     inner = np.isin(rows.ranks, counts[1:-1])
     result = np.zeros(len(rows.size))
@@ -103,44 +96,6 @@ def held_out_by_ranks(rows: CollectiveRows) -> tuple[NDArray[np.bool_], Floats]:
         mask = rows.ranks == ranks
         result[mask] = fit_rows(rows.chosen(~mask)).log_ratio(rows.chosen(mask))
     return inner, result[inner]
-
-
-def weighted_quantile(values: Floats, weights: Floats, share: float) -> float:
-    """The value below which `share` of the weight lies."""
-    order = np.argsort(values)
-    total = np.cumsum(weights[order])
-    return float(values[order][min(len(values) - 1, int(np.searchsorted(total, share * total[-1])))])
-
-
-def summary(log_ratio: Floats, classes: NDArray[np.int64]) -> dict[str, Any]:
-    """Errors |predicted / measured - 1| by size class."""
-    error = np.exp(-log_ratio) - 1.0
-    result: dict[str, Any] = {}
-    for index, name in enumerate(SIZE_CLASSES):
-        part = error[classes == index]
-        if len(part):
-            size = np.abs(part)
-            result[name] = {
-                "rows": len(part),
-                "p50": round(float(np.median(size)), 4),
-                "p90": round(float(np.quantile(size, 0.9)), 4),
-                "max": round(float(size.max()), 4),
-                "bias": round(float(np.median(part)), 4),
-            }
-    return result
-
-
-def ends(
-    log_ratio: Floats, classes: NDArray[np.int64], weights: Floats, default: tuple[Floats, Floats]
-) -> tuple[Floats, Floats]:
-    """([3] low, [3] high) log of measured/predicted at the ends of an 80% interval, by size class."""
-    low, high = default[0].copy(), default[1].copy()
-    for index in range(len(SIZE_CLASSES)):
-        mask = classes == index
-        if mask.any():
-            low[index] = min(0.0, weighted_quantile(log_ratio[mask], weights[mask], TAIL))
-            high[index] = max(0.0, weighted_quantile(log_ratio[mask], weights[mask], 1.0 - TAIL))
-    return low, high
 
 
 def entry(
@@ -188,9 +143,7 @@ def _environment(table: pd.DataFrame) -> tuple[Floats, Floats]:
             here = (target.size >= least) & (target.size < most)
             there = (other.size >= least) & (other.size < most)
             alone = ends(own[here], size_class(target.size[here]), np.ones(int(here.sum())), nothing)
-            both = _with_others(
-                target.chosen(here), own[here], other.chosen(there), foreign[there], nothing
-            )
+            both = _with_others(target.chosen(here), own[here], other.chosen(there), foreign[there], nothing)
             lows.append(both[0][2] - alone[0][2])
             highs.append(both[1][2] - alone[1][2])
     large, small = np.min(np.reshape(lows, (-1, 2)), axis=0)
@@ -200,7 +153,11 @@ def _environment(table: pd.DataFrame) -> tuple[Floats, Floats]:
 
 
 def _with_others(
-    target: CollectiveRows, own: Floats, other: CollectiveRows, foreign: Floats, default: tuple[Floats, Floats]
+    target: CollectiveRows,
+    own: Floats,
+    other: CollectiveRows,
+    foreign: Floats,
+    default: tuple[Floats, Floats],
 ) -> tuple[Floats, Floats]:
     """Interval over the rows of several environments, each as heavy in a size class as the target's."""
     classes = np.concatenate([size_class(target.size), size_class(other.size)])
@@ -236,7 +193,7 @@ def fit_links(table: pd.DataFrame) -> dict[str, dict[str, Any]]:
                 known = _with_others(rows, errors, other, fitted.log_ratio(other), interval)
                 interval[0][2], interval[1][2] = known[0][2], known[1][2]
             card[group][family] = entry(fitted, rows, interval, held_out)
-    for group, relative in SCALED_LINKS.items():
+    for group in SCALED_LINKS:
         card[group] = _scaled_link(table, group, fits, environment, card)
     for group, families in card.items():
         for family in FAMILIES:
@@ -251,7 +208,7 @@ def _interval(
     environment: tuple[Floats, Floats],
     card: Mapping[str, Mapping[str, Any]],
 ) -> tuple[Floats, Floats]:
-    """Ends from held-out rows plus what other environments add; a class without rows has the reference link's."""
+    """Ends from held-out rows plus what other environments add; without rows, the reference link's."""
     low, high = ends(log_ratio, classes, np.ones(len(log_ratio)), (np.zeros(3), np.zeros(3)))
     low, high = low + environment[0], high + environment[1]
     for index, name in enumerate(SIZE_CLASSES):
@@ -275,8 +232,8 @@ def _scaled_link(
     parameters = {name: value for name, value in base.parameters.items() if not name.startswith("nvls")}
     if group.startswith("pcie"):
         parameters |= NO_SHARING
-    factors = fit_scale(rows, parameters)
-    formula = Fitted(scaled(parameters, *factors), {})
+    factor = fit_scale(rows, parameters)
+    formula = Fitted(scaled(parameters, factor), {})
     log_ratio = formula.log_ratio(rows)
     fitted = Fitted(formula.parameters, fit_corrections(rows, log_ratio, weights_of(rows)))
     classes = size_class(rows.size)
@@ -287,7 +244,7 @@ def _scaled_link(
             other = dict(fits[relative, family].parameters)
             if group.startswith("pcie"):
                 other |= NO_SHARING
-            families[family] = entry(Fitted(scaled(other, *factors), {}), None, interval, {})
+            families[family] = entry(Fitted(scaled(other, factor), {}), None, interval, {})
     return families
 
 

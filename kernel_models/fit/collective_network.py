@@ -23,8 +23,8 @@ RANGES: Mapping[str, Range] = {
 }
 """Start, least, most. NCCL's tuner assumes 5, 8.5 and 14 us for a step over InfiniBand."""
 MESSAGE = {"message_ns": 9_000.0, "message_efficiency": 0.72}
-"""One pair over the network, beside a pair inside a node: Vidur's H100 rows (18 us against 7 us at 16 KiB, 36 GB/s
-of a 50 GB/s card at 64 MiB)."""
+"""One pair over the network, beside a pair inside a node: Vidur's H100 rows (18 us against 7 us at 16 KiB,
+36 GB/s of a 50 GB/s card at 64 MiB)."""
 
 
 def network_row_times(

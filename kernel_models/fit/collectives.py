@@ -1,7 +1,7 @@
 """`python -m maya.kernel_models.fit.collectives --data DIR`: fit the collectives and write their card.
 
-Deterministic: the same data give the same card. Errors and intervals in it come from held-out octaves of size; errors on
-held-out rank counts and numbers of nodes stand beside them.
+Deterministic: the same data give the same card. Errors and intervals in it come from held-out octaves of
+size; errors on held-out rank counts and numbers of nodes stand beside them.
 """
 
 from __future__ import annotations
