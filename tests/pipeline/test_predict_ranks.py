@@ -73,14 +73,15 @@ def test_free_communication_leaves_one_ranks_time(job: Callable[..., PredictedRu
     # Four layers' gradients one after another on one stream, 1 ms each: they hide everything else.
     assert 4.0 < dear.iteration_time_ms < 4.0 + free.iteration_time_ms
     assert dear.communication is not None
-    assert dear.communication.total_ms == 4.0
+    # A little over 4: beside compute that fills the GPU, both are slowed by the SMs that NCCL takes.
+    assert 4.0 <= dear.communication.total_ms < 4.1
     assert dear.communication.bytes_per_step == {"all_reduce": 4 * 2 * 2048 * 2048}
     assert dear.communication.calls_per_step == {"all_reduce": 4.0}
     assert dear.communication.busiest.name == "all-reduce 8.00 MiB x4"
     assert dear.breakdown is not None
     assert dear.communication.exposed_ms == dear.breakdown.exposed_communication
     hidden = dear.communication.total_ms - dear.communication.exposed_ms
-    assert dear.communication.overlapped_share == pytest.approx(hidden / 4.0)
+    assert dear.communication.overlapped_share == pytest.approx(hidden / dear.communication.total_ms)
     assert 0 < hidden < free.iteration_time_ms
     parts = vars(dear.breakdown).values()
     assert round(sum(parts) * 1e6) == round(dear.iteration_time_ms * 1e6)
