@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from maya.hardware import default_host, find_gpu
-from maya.kernel_models import RooflineModel
-from maya.pipeline.models import RingPrices
+from maya.kernel_models import CollectiveModel, RooflineModel
 from maya.pipeline.priced_run import price_run
 from maya.reports.perfetto import PerfettoRenderer, render_timeline
 from maya.reports.perfetto_packets import TraceStream, varint
@@ -208,7 +207,7 @@ def test_every_rank_is_a_process_and_arrows_join_its_communications(
         host=default_host(),
         model=RooflineModel(),
         warmup=1,
-        prices=RingPrices(gpu.nvlink_gbps),
+        prices=CollectiveModel(gpu),
     )
     decoded = decode(priced.simulated())
     processes = [name for name in decoded.names.values() if name.startswith("rank ")]
@@ -236,6 +235,6 @@ def test_a_rank_shown_for_others_says_so(tmp_path: Path, synthetic_run: Callable
         host=default_host(),
         model=RooflineModel(),
         warmup=1,
-        prices=RingPrices(gpu.nvlink_gbps),
+        prices=CollectiveModel(gpu),
     )
     assert "rank 0 (H100-SXM5-80GB), as 3 more" in decode(priced.simulated()).names.values()
