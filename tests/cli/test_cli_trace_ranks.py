@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -140,13 +141,38 @@ def garble(path: Path) -> None:
     path.write_bytes(bytes(data))
 
 
-def repeat_a_node(path: Path) -> None:
+def rewrite(path: Path, change: Callable[[list[Any]], None]) -> None:
+    """Alter the messages of a Chakra file: the global metadata, then the nodes."""
+    from maya.traces.chakra_schema import messages
     from maya.traces.frames import find_messages
+    from maya.traces.wire import varint
 
     data = path.read_bytes()
     starts, ends = find_messages(data, path)
-    path.write_bytes(data + data[int(ends[3]) : int(ends[4])])
-    del starts
+    bodies = [data[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+    kinds = [messages().GlobalMetadata, *[messages().Node] * (len(bodies) - 1)]
+    parsed = [kind.FromString(body) for kind, body in zip(kinds, bodies, strict=True)]
+    change(parsed)
+    written = [message.SerializeToString() for message in parsed]
+    path.write_bytes(b"".join(varint(len(body)) + body for body in written))
+
+
+def repeat_a_node(path: Path) -> None:
+    rewrite(path, lambda nodes: nodes.append(nodes[4]))
+
+
+def add_a_cycle(path: Path) -> None:
+    rewrite(
+        path, lambda nodes: nodes[3].data_deps.append(nodes[9].id) or nodes[9].data_deps.append(nodes[3].id)
+    )
+
+
+def lose_a_node(path: Path) -> None:
+    rewrite(path, lambda nodes: nodes[9].data_deps.append(90_000))
+
+
+def claim_another_version(path: Path) -> None:
+    rewrite(path, lambda nodes: setattr(nodes[0], "version", "0.0.3"))
 
 
 @pytest.mark.parametrize(
@@ -154,7 +180,10 @@ def repeat_a_node(path: Path) -> None:
     [
         ("rank-2.et", cut, "rank-2.et at byte"),
         ("rank-2.et", garble, "rank-2.et at byte"),
-        ("rank-2.et", repeat_a_node, "duplicate id"),
+        ("rank-2.et", repeat_a_node, ", node 3: duplicate id"),
+        ("rank-2.et", add_a_cycle, ": cyclic dependencies: "),
+        ("rank-2.et", lose_a_node, ", node 8: dangling data dependency on node 90000"),
+        ("rank-2.et", claim_another_version, "rank-2.et at byte 0: Chakra schema '0.0.3'"),
         ("rank-2.et", Path.unlink, "rank-2.et: no such file"),
         ("rank-2.tables.json", cut, "rank-2.tables.json: the trace's tables is not valid JSON"),
         ("memory-2.npy", cut, "memory-2.npy"),
@@ -171,7 +200,9 @@ def test_damage_is_told_once(
     run_dir = job(slow_rank=2)
     damage(run_dir / name)
     found = errors(run_dir, capsys)
-    assert any(problem in each for each in found)
+    assert any(problem in each for each in found), found
+    if "depend" in problem:
+        assert re.search(r"rank-2\.et at byte \d+, node \d+: ", found[0])
     assert not any("rank-0" in each for each in found)
 
 
