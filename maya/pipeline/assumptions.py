@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from maya.kernel_models import CollectiveModel
 from maya.pipeline.interval import HOST_GAP_HIGH, HOST_GAP_LOW
 from maya.pipeline.priced_run import PricedRank, PricedRun
 from maya.reports.prediction import NS_PER_MS, Assumption
@@ -42,6 +43,11 @@ def model_assumptions(priced: PricedRun, manifest: Manifest) -> tuple[Assumption
         ),
         ("maya.hardware", "the script's own work on the host between operators is left out"),
     ]
+    if priced.world_size > 1 and isinstance(priced.prices, CollectiveModel):
+        cluster, to_a_node = priced.prices.cluster, priced.prices.ranks_per_node
+        nodes = -(-priced.world_size // to_a_node)
+        where = f"{nodes} nodes of {to_a_node} ranks" if nodes > 1 else "one node"
+        own.append(("maya.kernel_models", f"ranks communicate as on {cluster.name}, {where}"))
     if manifest.options.get("data_loading") != "measured":
         own.append(("maya.simulator", "the data loader keeps up; waiting for it is left out"))
     elif priced.slowest.data_wait_ns:

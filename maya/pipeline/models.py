@@ -5,22 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from maya.hardware import GpuSpec
-from maya.kernel_models import CollectiveModel, KernelCostModel, RooflineModel
-from maya.pipeline.priced_run import TransferPrices
+from maya.kernel_models import CollectiveModel, RooflineModel
 from maya.traces import Manifest
+
+NPROC_PER_NODE = "nproc_per_node"
+"""Key of `Manifest.options`: ranks on each node; rank r lies on node r // that. Absent: as many as the
+nodes have GPUs of the cluster in which the GPU most often stands."""
 
 
 @dataclass(frozen=True)
 class Models:
-    """`transfers` is None for a job of one rank."""
+    """Maya's own models of one job."""
 
-    kernels: KernelCostModel
-    transfers: TransferPrices | None
+    kernels: RooflineModel
+    transfers: CollectiveModel
 
 
 def default_models(manifest: Manifest, gpu: GpuSpec) -> Models:
-    """Maya's own models; several ranks fill the nodes of the cluster in which the GPU most often stands."""
-    if manifest.world_size == 1:
-        return Models(RooflineModel(), None)
-    collectives = CollectiveModel(gpu)
+    """Maya's own models. A job of one rank may have process groups too, of one member."""
+    collectives = CollectiveModel(gpu, ranks_per_node=manifest.options.get(NPROC_PER_NODE))
     return Models(RooflineModel(collectives=collectives), collectives)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,7 +13,15 @@ import pytest
 
 from maya.hardware import default_host
 from maya.pipeline.predict import PredictedRun, predict
-from maya.traces import Ended, Manifest, RankClass, StepSettings, merge_equal_ranks, write_manifest
+from maya.traces import (
+    Ended,
+    Manifest,
+    RankClass,
+    StepSettings,
+    merge_equal_ranks,
+    read_manifest,
+    write_manifest,
+)
 
 PRICE = {"usd_per_gpu_hour": 3.6, "source": "a list", "date": "2026-01-01"}
 
@@ -167,3 +176,23 @@ def test_peak_memory_of_each_class(job: Callable[..., PredictedRun]) -> None:
     value = json.loads(prediction.to_json())
     assert value["peak_memory_bytes"]["reserved"] == 2 << 30
     assert set(value["peak_memory_bytes"]["rank_classes"]) == {"0", "2"}
+
+
+def test_ranks_on_two_nodes_communicate_over_the_network(
+    job: Callable[..., PredictedRun], tmp_path: Path
+) -> None:
+    one = job().prediction
+    run_dir = tmp_path / "run.maya"
+    apart = replace(read_manifest(run_dir), options={"nproc_per_node": 2})
+    two = predict(run_dir, apart).prediction
+    assert one.communication is not None
+    assert two.communication is not None
+    assert two.communication.total_ms > 2 * one.communication.total_ms
+    assert "ranks communicate as on DGX-H100, one node" in _told(one)
+    assert "ranks communicate as on DGX-H100, 2 nodes of 2 ranks" in _told(two)
+    assert one.top_kernels[0].name == "all-reduce bfloat16 8.0 MiB x4"
+    assert one.top_kernels[0].family == "communication"
+
+
+def _told(prediction: Any) -> str:
+    return " | ".join(str(entry.value) for entry in prediction.assumptions)
