@@ -1,10 +1,14 @@
 """Train a ResNet-50 v1.5 on random images: `python resnet50_train.py [--batch 256] [--amp]`.
 
-What `published_times.py` runs under Maya. Version 1.5 has its stride in the 3x3 convolution. With
-`--amp`: float16 autocast, GradScaler and channels-last, as NVIDIA's recipe does.
+What `first_rows.py` runs under Maya. Version 1.5 has its stride in the 3x3 convolution. With
+`--amp`: float16 autocast, GradScaler and channels-last, as NVIDIA's recipe does. Like theirs it uses SGD
+without weight decay on norms (PyTorch of 2021 had one kernel for each operation and parameter:
+`foreach=False`), label smoothing, and waits for the GPU and reads the loss after every step. Started by
+torchrun (or `maya run --nproc-per-node`) it is data parallel.
 """
 
 import argparse
+import os
 
 import torch
 from torch import nn
@@ -53,18 +57,29 @@ def main():
     args = parser.parse_args()
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = args.tf32
     layout = torch.channels_last if args.amp else torch.contiguous_format
-    net = resnet50().cuda().to(memory_format=layout)
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.875, weight_decay=3e-5)
+    ranks = int(os.environ.get("WORLD_SIZE", "1"))
+    device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+    torch.cuda.set_device(device)
+    net = resnet50().to(device).to(memory_format=layout)
+    if ranks > 1:
+        torch.distributed.init_process_group("nccl")
+        net = nn.parallel.DistributedDataParallel(net, device_ids=[device.index])
+    decayed = [p for p in net.parameters() if p.dim() > 1]
+    plain = [p for p in net.parameters() if p.dim() <= 1]
+    groups = [{"params": decayed, "weight_decay": 3e-5}, {"params": plain, "weight_decay": 0.0}]
+    optimizer = torch.optim.SGD(groups, lr=0.1, momentum=0.875, foreach=False)
     scaler = torch.amp.GradScaler(enabled=args.amp)
-    images = torch.randn(args.batch, 3, 224, 224, device="cuda").to(memory_format=layout)
-    labels = torch.randint(1000, (args.batch,), device="cuda")
+    images = torch.randn(args.batch, 3, 224, 224, device=device).to(memory_format=layout)
+    labels = torch.randint(1000, (args.batch,), device=device)
     for _ in range(args.steps):
-        optimizer.zero_grad()
         with torch.autocast("cuda", dtype=torch.float16, enabled=args.amp):
-            loss = nn.functional.cross_entropy(net(images), labels)
+            loss = nn.functional.cross_entropy(net(images), labels, label_smoothing=0.1)
         scaler.scale(loss).backward()
         scaler.step(optimizer)
         scaler.update()
+        optimizer.zero_grad()
+        torch.cuda.synchronize()
+        loss.item()
 
 
 if __name__ == "__main__":

@@ -42,6 +42,22 @@ def shipped_fits() -> list[dict[str, Any]]:
     return entries
 
 
+def total_coverage(fits: Sequence[dict[str, Any]]) -> float:
+    """Share of all held-out rows inside their interval."""
+    rows = [int(entry["held_out"]["rows"]) for entry in fits]
+    inside = sum(count * float(entry["coverage"]) for count, entry in zip(rows, fits, strict=True))
+    return inside / max(1, sum(rows))
+
+
+def worst_coverage(fits: Sequence[dict[str, Any]], least_rows: int = 50, count: int = 4) -> str:
+    """The groups whose coverage is farthest from 80%."""
+    known = [entry for entry in fits if entry["held_out"]["rows"] >= least_rows]
+    known.sort(key=lambda entry: -abs(float(entry["coverage"]) - 0.8))
+    return ", ".join(
+        f"{e['family']} {e['math']} {e['generation']} {100 * e['coverage']:.0f}%" for e in known[:count]
+    )
+
+
 def percent(value: float) -> str:
     """A share as a percentage."""
     return f"{100 * value:.1f}%"
@@ -51,8 +67,8 @@ def held_out_table(fits: Sequence[dict[str, Any]]) -> list[str]:
     """One line a fit, largest median error first."""
     lines = [
         "| family | math | generation | rows | held out | p50 | p90 | max | bias "
-        "| p50 > 10 us | p50 < 10 us | wanted p50 |",
-        "|---|---|---|---|---|---|---|---|---|---|---|---|",
+        "| p50 > 10 us | p50 < 10 us | wanted p50 | interval | coverage |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for entry in sorted(fits, key=lambda entry: -float(entry["held_out"]["p50"])):
         error = entry["held_out"]
@@ -71,6 +87,8 @@ def held_out_table(fits: Sequence[dict[str, Any]]) -> list[str]:
             percent(large["p50"]) if large["rows"] else "-",
             percent(small["p50"]) if small["rows"] else "-",
             percent(wanted[0]) if wanted else "-",
+            f"{entry['low']:.2f}..{entry['high']:.2f}",
+            f"{100 * entry['coverage']:.0f}%",
         ]
         lines.append("| " + " | ".join(cells) + " |")
     return lines
@@ -151,10 +169,15 @@ def report(fits: Sequence[dict[str, Any]], data: Path | None) -> str:
         "",
         "Made by `benchmarks/roofline_accuracy.py`; the parameters by `python -m maya.kernel_models.fit`.",
         "Held out are whole size families: all rows of an (n, k) for products, of a channel pair for",
-        "convolutions, of (heads, head size, sequence) for attention, of a row length for the rest; a fifth",
-        "of them, or every fourth row where a group has too few families. Errors are",
-        "|predicted / measured - 1| against the measurement as its source timed it (with the fitted",
-        "overhead of event-timed rows).",
+        "convolutions, of (heads, head size, sequence) for attention, of a row length for the rest: each fifth",
+        "of them in turn (of groups above 2,000 rows one fifth; every fourth row where there are too few size",
+        "families). Errors are |predicted / measured - 1| against the measurement as its source timed it (with",
+        "the fitted overhead of event-timed rows).",
+        "",
+        "`interval` is the 80% interval of measured / predicted before it is widened for few rows, sizes outside",
+        "the range and other generations; `coverage` the share of held-out rows inside an interval made from the",
+        "other fifths (of groups above 2,000 rows: from every other held-out row). All rows together:",
+        f"{100 * total_coverage(fits):.0f}%; worst groups of 50 rows and more: {worst_coverage(fits)}.",
         "",
         f"Groups that miss the wanted median ({len(missed)}): {', '.join(missed) or 'none'}.",
         "",

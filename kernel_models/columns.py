@@ -29,6 +29,9 @@ EMULATED_FP64_RATE = 1 / 64
 arithmetic throughput)."""
 EMULATED_BF16_GENERATIONS = frozenset(("pascal", "volta", "turing"))
 """Without bf16 in tensor cores PyTorch's products run on CUDA cores in float32."""
+INTEGER_LANES = 64
+"""32-bit integer additions and multiplications an SM starts in a clock, Volta to Blackwell (CUDA programming
+guide, table of arithmetic throughput; Pascal emulates multiplications)."""
 L2_OVER_HBM = 2.5
 """L2 over HBM bandwidth where no measurement is in the catalogue (A100: 4.4/1.56, H100: 5.5/3.35, both by
 Chips and Cheese's bandwidth tests)."""
@@ -45,6 +48,7 @@ class DeviceColumns:
         sm_count: streaming multiprocessors.
         link: bytes per second to the host, one direction.
         peer: bytes per second to another GPU, one direction.
+        vector: float32 operations per second of the CUDA cores.
     """
 
     bandwidth: Floats
@@ -53,6 +57,7 @@ class DeviceColumns:
     sm_count: Floats
     link: Floats
     peer: Floats
+    vector: Floats
 
 
 @dataclass(frozen=True)
@@ -73,8 +78,10 @@ class WorkColumns:
 
 
 def peak_flops(gpu: GpuSpec, math: str) -> float:
-    """Dense operations per second of `math` on `gpu`, with what it falls back to."""
+    """Dense operations per second of `math` on `gpu`, with what it falls back to ("integer": CUDA cores)."""
     key = math
+    if math == "integer":
+        return float(INTEGER_LANES * gpu.sm_count * gpu.boost_clock_mhz) * 1e6
     if math == "bf16" and gpu.generation in EMULATED_BF16_GENERATIONS:
         key = "fp32"
     while key not in gpu.peak_tflops and key in PEAK_FALLBACK:
@@ -94,10 +101,11 @@ def device_columns(gpus: Sequence[GpuSpec]) -> DeviceColumns:
             float(gpu.sm_count),
             gpu.pcie_gbps * 1e9,
             max(gpu.nvlink_gbps, gpu.pcie_gbps) * 1e9,
+            float(gpu.peak_tflops["fp32"]) * 1e12,
         )
         for gpu in gpus
     ]
-    array = np.asarray(table, dtype=np.float64).reshape(len(gpus), 6)
+    array = np.asarray(table, dtype=np.float64).reshape(len(gpus), 7)
     return DeviceColumns(*array.T)
 
 

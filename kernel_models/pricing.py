@@ -43,6 +43,7 @@ MATH_RELATIVES = {
     "fp64_tensor": ("fp32",),
     "fp64": ("fp32",),
     "fp32": (),
+    "integer": (),
 }
 """Arithmetic whose efficiency stands in where a family has no fit of its own: tensor cores first."""
 

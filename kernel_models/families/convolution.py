@@ -1,7 +1,8 @@
 """Convolutions of one to three dimensions, forward and both gradients, as cuDNN runs them.
 
 The kernel's `shape` is (batch, c_in per group, c_out per group, output pixels, kernel size,
-groups, direction, input pixels, stride), directions 0 forward, 1 data gradient, 2 weight gradient.
+groups, direction, input pixels, stride, channels last), directions 0 forward, 1 data gradient, 2 weight
+gradient.
 A transposed convolution's forward is a data gradient and the other way round. In PyTorch float32 convolutions
 may use TF32 unless told otherwise (`torch.backends.cudnn.allow_tf32` is True by default).
 """
@@ -27,6 +28,11 @@ from maya.traces.tables import OperatorMetadata, TensorMetadata
 FORWARD, DATA, WEIGHT = range(3)
 DIRECTIONS = ("forward", "data gradient", "weight gradient")
 TILE = 128
+
+
+def is_channels_last(tensor: TensorMetadata) -> bool:
+    """Whether neighbours in memory are channels of one pixel."""
+    return len(tensor.shape) > 2 and tensor.stride[1] == 1 and tensor.shape[1] > 1
 
 
 def convolution_work(
@@ -71,6 +77,7 @@ def convolution_work(
                     direction,
                     prod(image.shape[2:]),
                     stride,
+                    is_channels_last(image) or is_channels_last(result),
                 ),
             )
         ),

@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import prod
 
+from maya.kernel_models.families.convolution import is_channels_last
 from maya.kernel_models.work import (
     KernelWork,
+    ceil_div,
     tensor_argument,
     tensor_bytes,
 )
@@ -19,13 +21,21 @@ from maya.traces.tables import OperatorMetadata, TensorMetadata
 FLOPS_FORWARD = 8
 """Mean, variance, scale and shift of one element (Welford: 5, apply: 3)."""
 FLOPS_BACKWARD = 12
+CHANNELS_LAST_ELEMENTS_PER_BLOCK = 4096
 
 
 def _work(
-    family: str, name: str, rows: int, columns: int, moved: int, elements: int, flops: int = FLOPS_FORWARD
+    family: str,
+    name: str,
+    rows: int,
+    columns: int,
+    moved: int,
+    elements: int,
+    flops: int = FLOPS_FORWARD,
+    blocks: int | None = None,
 ) -> KernelWork:
     shape = (float(rows), float(columns))
-    return KernelWork(family, name, "fp32", flops * elements, moved, max(1, rows), shape)
+    return KernelWork(family, name, "fp32", flops * elements, moved, max(1, blocks or rows), shape)
 
 
 def _layer_rows(metadata: OperatorMetadata, tensor: TensorMetadata) -> tuple[int, int]:
@@ -85,6 +95,14 @@ def _channels(tensor: TensorMetadata) -> tuple[int, int]:
     return max(channels, 1), tensor.numel // max(channels, 1)
 
 
+def _batch_norm_blocks(tensor: TensorMetadata, channels: int) -> int:
+    """Channels first: a block reduces one channel. Channels last: a block takes rows of pixels, all over
+    the device."""
+    if is_channels_last(tensor):
+        return max(channels, ceil_div(tensor.numel, CHANNELS_LAST_ELEMENTS_PER_BLOCK))
+    return channels
+
+
 def _training(metadata: OperatorMetadata) -> bool:
     value = metadata.args.get("training", metadata.args.get("train"))
     return value is not False
@@ -94,17 +112,18 @@ def expand_batch_norm(name: str, metadata: OperatorMetadata) -> list[KernelWork]
     """cudnn_batch_norm (one kernel, reads its input twice), native_batch_norm (statistics, apply)."""
     tensor = tensor_argument(metadata, "input", "self")
     channels, rest = _channels(tensor)
+    blocks = _batch_norm_blocks(tensor, channels)
     size = tensor_bytes(tensor)
     label = f"{tensor.dtype} {'x'.join(map(str, tensor.shape))}"
     if "elemt" in name or not _training(metadata):
-        return [_work("norm_forward", f"{name} {label}", channels, rest, 2 * size, tensor.numel, 3)]
+        return [_work("norm_forward", f"{name} {label}", channels, rest, 2 * size, tensor.numel, 3, blocks)]
     if "stats" in name:
-        return [_work("norm_forward", f"{name} {label}", channels, rest, size, tensor.numel, 5)]
+        return [_work("norm_forward", f"{name} {label}", channels, rest, size, tensor.numel, 5, blocks)]
     if "cudnn" in name or "miopen" in name:
-        return [_work("batch_norm", f"{name} {label}", channels, rest, 3 * size, tensor.numel)]
+        return [_work("batch_norm", f"{name} {label}", channels, rest, 3 * size, tensor.numel, blocks=blocks)]
     return [
-        _work("batch_norm", f"{name} statistics {label}", channels, rest, size, tensor.numel, 5),
-        _work("batch_norm", f"{name} apply {label}", channels, rest, 2 * size, tensor.numel, 3),
+        _work("batch_norm", f"{name} statistics {label}", channels, rest, size, tensor.numel, 5, blocks),
+        _work("batch_norm", f"{name} apply {label}", channels, rest, 2 * size, tensor.numel, 3, blocks),
     ]
 
 
@@ -112,6 +131,7 @@ def expand_batch_norm_backward(name: str, metadata: OperatorMetadata) -> list[Ke
     """cuDNN: one kernel that reads input and gradient twice; native: reduce, then apply."""
     tensor = tensor_argument(metadata, "input", "self", "grad_out", "grad_output")
     channels, rest = _channels(tensor)
+    blocks = _batch_norm_blocks(tensor, channels)
     size = tensor_bytes(tensor)
     label = f"{tensor.dtype} {'x'.join(map(str, tensor.shape))}"
     if "cudnn" in name or "miopen" in name:
@@ -124,16 +144,35 @@ def expand_batch_norm_backward(name: str, metadata: OperatorMetadata) -> list[Ke
                 5 * size,
                 tensor.numel,
                 FLOPS_BACKWARD,
+                blocks,
             )
         ]
     works = []
     if "elemt" not in name:
         works.append(
-            _work("batch_norm_backward", f"{name} reduce {label}", channels, rest, 2 * size, tensor.numel, 6)
+            _work(
+                "batch_norm_backward",
+                f"{name} reduce {label}",
+                channels,
+                rest,
+                2 * size,
+                tensor.numel,
+                6,
+                blocks,
+            )
         )
     if "reduce" not in name:
         works.append(
-            _work("batch_norm_backward", f"{name} apply {label}", channels, rest, 3 * size, tensor.numel, 6)
+            _work(
+                "batch_norm_backward",
+                f"{name} apply {label}",
+                channels,
+                rest,
+                3 * size,
+                tensor.numel,
+                6,
+                blocks,
+            )
         )
     return works
 

@@ -55,22 +55,34 @@ def expand_softmax(name: str, metadata: OperatorMetadata) -> list[KernelWork]:
 
 
 def expand_softmax_backward(name: str, metadata: OperatorMetadata) -> list[KernelWork]:
-    """Reads gradient and output, writes the input's gradient."""
+    """Reads gradient and output, writes the input's gradient.
+
+    Softmax's (not log-softmax's) first multiplies gradient and output into a temporary, by another kernel
+    (aten/src/ATen/native/cuda/SoftMax.cu, softmax_backward_cuda_out).
+    """
     tensor = tensor_argument(metadata, "grad_output", "grad")
     rows, columns = _rows(metadata, tensor)
     outputs = metadata.output_tensors()
-    written = tensor_bytes(outputs[0]) if outputs else tensor_bytes(tensor)
-    return [
+    size = tensor_bytes(tensor)
+    written = tensor_bytes(outputs[0]) if outputs else size
+    label = f"{name} {tensor.dtype} {rows}x{columns}"
+    shape = (float(rows), float(columns))
+    works = [
         KernelWork(
             "softmax_backward",
-            f"{name} {tensor.dtype} {rows}x{columns}",
+            label,
             "fp32",
             FLOPS_BACKWARD * tensor.numel,
-            2 * tensor_bytes(tensor) + written,
+            2 * size + written,
             max(1, rows),
-            (float(rows), float(columns)),
+            shape,
         )
     ]
+    if "log_softmax" not in name:
+        blocks = max(1, ceil_div(tensor.numel, 512))
+        product = KernelWork("pointwise", f"{label} product", "fp32", tensor.numel, 3 * size, blocks)
+        works.insert(0, product)
+    return works
 
 
 def expand_cross_entropy(_name: str, metadata: OperatorMetadata) -> list[KernelWork]:

@@ -1,8 +1,9 @@
 """`python -m maya.kernel_models.fit --data DIR`: fit every family and write the card.
 
 Deterministic: the same data give the same card. Held out are whole size families (for products all
-rows of an (n, k), for convolutions of a channel pair, for others of a row length), a fifth of
-them; errors and intervals in the card come from those, the parameters from all rows.
+rows of an (n, k), for convolutions of a channel pair, for others of a row length), a fifth at a time:
+every fifth in turn for groups of up to 2,000 rows, one fifth for larger ones. Errors and intervals in
+the card come from those, the parameters from all rows.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from maya.kernel_models.fit.host_data import fit_host
 from maya.kernel_models.fit.label_data import load_labels
 from maya.kernel_models.fit.measurements import Measurements
 from maya.kernel_models.fit.memory_data import load_layers, load_liger, load_sweeps
+from maya.kernel_models.fit.network_traces import load_networks
 from maya.kernel_models.fit.recurrent_data import load_recurrent
 from maya.kernel_models.fit.trace_data import load_traces
 from maya.kernel_models.host import HOST_CARD
@@ -37,6 +39,7 @@ LOADERS = (
     load_labels,
     load_liger,
     load_traces,
+    load_networks,
     load_recurrent,
 )
 

@@ -12,7 +12,8 @@ from maya.kernel_models.fit.measurements import Measurements, resolve_gpu
 from maya.kernel_models.fit.sampling import sample
 from maya.traces.tables import TensorMetadata
 
-ROWS_PER_GPU = 1_500
+ROWS_PER_GPU = 500
+"""Event-timed sweeps; more of them would drown the few hundred kernel times of DeepBench and the traces."""
 EVENT_TIMED_MINIMUM_US = 80.0
 DIRECTIONS = {"conv2d_fwd": FORWARD, "conv2d_bwd_data": DATA, "conv2d_bwd_weight": WEIGHT}
 
@@ -25,6 +26,12 @@ def dense(shape: list[int], dtype: str = "float32") -> TensorMetadata:
         stride.insert(0, step)
         step *= size
     return TensorMetadata(dtype, tuple(shape), tuple(stride))
+
+
+def channels_last(shape: list[int], dtype: str = "float32") -> TensorMetadata:
+    """A tensor whose channels (axis 1) are neighbours in memory."""
+    moved = dense([shape[0], *shape[2:], shape[1]], dtype).stride
+    return TensorMetadata(dtype, tuple(shape), (moved[0], moved[-1], *moved[1:-1]))
 
 
 def parse_shapes(text: str) -> list[list[int]]:

@@ -14,6 +14,7 @@ from maya.kernel_models.forms import form_of
 
 MINIMUM_ROWS = 8
 """Fewer rows than this say too little about a family."""
+CROSS_VALIDATED_ROWS = 2_000
 SMALL_NS = 10_000.0
 RANGE_QUANTILES = (0.002, 0.998)
 
@@ -88,20 +89,16 @@ def _fit_group(measurements: Measurements, math: str, generation: str, rows: lis
     if (problem.extra == len(problem.extra_names)).mean() < DIRECT_SHARE:
         # Event-timed rows cannot tell the kernel's own latency from the method's.
         fixed = fixed | {"floor_ns": EVENT_TIMED_FLOOR_NS.get(family, 2_500.0)}
-    held_out = folds == HELD_OUT_FOLD
-    if held_out.sum() < 3 or (~held_out).sum() < MINIMUM_ROWS:
-        held_out = np.arange(len(rows)) % 4 == 0  # too few size families: every fourth row
-    trained, overheads = solve(subset(problem, ~held_out), fixed)
-    test = subset(problem, held_out)
-    predicted = test.predict(problem.form.defaults() | trained, overheads)
-    error = errors(predicted, test.time_ns)
-    ratio = test.time_ns / predicted
+    predicted, held_out = _held_out(problem, folds, fixed)
+    measured = problem.time_ns[held_out]
+    error = errors(predicted, measured)
+    ratio = measured / predicted
     parameters, all_overheads = solve(problem, fixed)
     drivers = form_of(family).drivers(problem.work)
     sources: dict[str, int] = {}
     for row in rows:
         sources[measurements.sources[row]] = sources.get(measurements.sources[row], 0) + 1
-    per_gpu = _by_gpu(measurements, rows, held_out, predicted, test)
+    per_gpu = _by_gpu(measurements, rows, held_out, predicted, measured)
     return {
         "family": family,
         "math": math,
@@ -117,9 +114,45 @@ def _fit_group(measurements: Measurements, math: str, generation: str, rows: lis
         "driver_high": [_round(v) for v in np.quantile(drivers, RANGE_QUANTILES[1], axis=0)],
         "low": _round(float(np.quantile(ratio, 0.1))),
         "high": _round(float(np.quantile(ratio, 0.9))),
+        "coverage": _coverage(ratio, folds[held_out]),
         "held_out": error,
         "held_out_by_gpu": per_gpu,
     }
+
+
+def _held_out(
+    problem: Problem, folds: NDArray[np.int64], fixed: dict[str, float]
+) -> tuple[Floats, NDArray[np.bool_]]:
+    """Predictions of rows by fits that did not see their size family, and which rows those are.
+
+    Small groups go through every fold, as one fold of a few families says more about those families than
+    about the form; of large ones a single fold is left out.
+    """
+    small = len(folds) <= CROSS_VALIDATED_ROWS
+    chosen = sorted(set(folds.tolist())) if small else [HELD_OUT_FOLD]
+    sizes = [int((folds == fold).sum()) for fold in chosen]
+    if len(chosen) < (3 if small else 1) or min(sizes) < 1 or len(folds) - max(sizes) < MINIMUM_ROWS:
+        # Too few size families: every fourth row.
+        folds, chosen = np.arange(len(folds)) % 4, [0, 1, 2, 3] if small else [0]
+    held_out = np.isin(folds, chosen)
+    predicted = np.zeros(len(folds), dtype=np.float64)
+    for fold in chosen:
+        here = folds == fold
+        trained, overheads = solve(subset(problem, ~here), fixed)
+        predicted[here] = subset(problem, here).predict(problem.form.defaults() | trained, overheads)
+    return predicted[held_out], held_out
+
+
+def _coverage(ratio: Floats, folds: NDArray[np.int64]) -> float:
+    """Share of held-out rows inside an 80% interval made from the other folds' rows (of one fold: from every
+    other row)."""
+    parts = folds if len(set(folds.tolist())) > 1 else np.arange(len(ratio)) % 2
+    inside = np.zeros(len(ratio), dtype=bool)
+    for part in set(parts.tolist()):
+        here = parts == part
+        low, high = np.quantile(ratio[~here], (0.1, 0.9))
+        inside[here] = (ratio[here] >= low) & (ratio[here] <= high)
+    return round(float(inside.mean()), 3)
 
 
 def _by_gpu(
@@ -127,14 +160,14 @@ def _by_gpu(
     rows: list[int],
     held_out: NDArray[np.bool_],
     predicted: Floats,
-    test: Problem,
+    measured: Floats,
 ) -> dict[str, Any]:
     first: dict[int, str] = {}
     for position, row in enumerate(measurements.segment):
         first.setdefault(row, measurements.gpus[position].name)
     names = np.asarray([first[row] for row in rows])[held_out]
     return {
-        str(name): errors(predicted[names == name], test.time_ns[names == name])
+        str(name): errors(predicted[names == name], measured[names == name])
         for name in sorted(set(names.tolist()))
     }
 

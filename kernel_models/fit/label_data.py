@@ -10,7 +10,7 @@ import pandas as pd
 
 from maya.kernel_models.fit.convolution_data import dense
 from maya.kernel_models.fit.measurements import Measurements, resolve_gpu
-from maya.kernel_models.fit.memory_data import call
+from maya.kernel_models.fit.memory_data import call, softmax_backward
 from maya.kernel_models.work import KernelWork
 from maya.traces.tables import TensorMetadata
 
@@ -62,7 +62,7 @@ def _works(operator: str, tensors: list[TensorMetadata]) -> list[KernelWork]:
     if operator == "softmax_fwd":
         return call("_softmax", [first], self=first, dim=-1)
     if operator == "softmax_bwd":
-        return call("_softmax_backward_data", [first], grad_output=first, output=first, dim=-1)
+        return softmax_backward(first)
     if operator == "dropout_fwd":
         mask_tensor = dense(list(first.shape), "bool")
         return call("native_dropout", [first, mask_tensor], input=first, p=0.1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -37,6 +38,12 @@ NEUSIGHT_UNARY = {
 def call(operator: str, out: list[TensorMetadata], **args: object) -> list[KernelWork]:
     """Kernels of one aten call, through the same expansion as at prediction."""
     return expand_operator(f"aten::{operator}", OperatorMetadata(args=args, out=tuple(out)))
+
+
+def softmax_backward(tensor: TensorMetadata) -> list[KernelWork]:
+    """Both kernels of a softmax's backward as one family: only their sum was measured."""
+    works = call("_softmax_backward_data", [tensor], grad_output=tensor, output=tensor, dim=-1)
+    return [replace(work, family="softmax_backward") for work in works]
 
 
 def load_sweeps(data: Path) -> list[Measurements]:
@@ -179,5 +186,5 @@ def _liger_works(operator: str, config: dict[str, object], dtype_name: str) -> l
     if operator == "softmax_fwd":
         return call("_softmax", [tensor], self=tensor, dim=-1)
     if operator == "softmax_bwd":
-        return call("_softmax_backward_data", [tensor], grad_output=tensor, output=tensor, dim=-1)
+        return softmax_backward(tensor)
     return []
