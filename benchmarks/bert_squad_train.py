@@ -4,7 +4,8 @@ What `first_rows.py` runs under Maya for NVIDIA's DeepLearningExamples rows. The
 (products, scale, mask, softmax, dropout), erf-GELU and layer norm, as theirs. With `--fp16` it trains as
 apex's amp level O2 does: the whole model in half precision, float32 master weights, a dynamic loss scale,
 gradients clipped by their global norm, a fused Adam on the masters. Without, its Adam is unfused, as theirs.
-Started by torchrun (or `maya run --nproc-per-node`) it is data parallel.
+GELU is PyTorch's own kernel, forward and backward; with `--scripted-gelu` it is a function of six operations
+under `torch.jit.script`, as theirs, which a fuser may or may not merge (Maya records it unmerged). Started by torchrun (or `maya run --nproc-per-node`) it is data parallel.
 """
 
 import argparse
@@ -14,6 +15,12 @@ import os
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, DistributedSampler, RandomSampler, TensorDataset
+
+
+@torch.jit.script
+def scripted_gelu(bias, x):
+    x = bias + x
+    return x * 0.5 * (1.0 + torch.erf(x / 1.41421))
 
 
 class SelfAttention(nn.Module):
@@ -37,8 +44,9 @@ class SelfAttention(nn.Module):
 
 
 class Layer(nn.Module):
-    def __init__(self, hidden, heads, inner, dropout):
+    def __init__(self, hidden, heads, inner, dropout, scripted):
         super().__init__()
+        self.scripted = scripted
         self.attention = SelfAttention(hidden, heads, dropout)
         self.mix = nn.Linear(hidden, hidden)
         self.attention_norm = nn.LayerNorm(hidden, eps=1e-12)
@@ -50,20 +58,26 @@ class Layer(nn.Module):
 
     def forward(self, x, mask):
         x = self.attention_norm(self.dropout(self.mix(self.attention(x, mask))) + x)
-        return self.norm(self.dropout(self.narrow(self.gelu(self.widen(x)))) + x)
+        if self.scripted:
+            inner = scripted_gelu(self.widen.bias, nn.functional.linear(x, self.widen.weight))
+        else:
+            inner = self.gelu(self.widen(x))
+        return self.norm(self.dropout(self.narrow(inner)) + x)
 
 
 class Questions(nn.Module):
     """BERT with a start and an end logit for each token."""
 
-    def __init__(self, layers=24, hidden=1024, heads=16, words=30528, dropout=0.1):
+    def __init__(self, scripted, layers=24, hidden=1024, heads=16, words=30528, dropout=0.1):
         super().__init__()
         self.words = nn.Embedding(words, hidden)
         self.positions = nn.Embedding(512, hidden)
         self.segments = nn.Embedding(2, hidden)
         self.norm = nn.LayerNorm(hidden, eps=1e-12)
         self.dropout = nn.Dropout(dropout)
-        self.layers = nn.ModuleList(Layer(hidden, heads, 4 * hidden, dropout) for _ in range(layers))
+        self.layers = nn.ModuleList(
+            Layer(hidden, heads, 4 * hidden, dropout, scripted) for _ in range(layers)
+        )
         self.outputs = nn.Linear(hidden, 2)
 
     def forward(self, ids, segments, mask):
@@ -149,6 +163,7 @@ def main():
     parser.add_argument("--length", type=int, default=384)
     parser.add_argument("--fp16", action="store_true")
     parser.add_argument("--tf32", action="store_true")
+    parser.add_argument("--scripted-gelu", action="store_true")
     parser.add_argument("--steps", type=int, default=1000)
     args = parser.parse_args()
     torch.backends.cuda.matmul.allow_tf32 = args.tf32
@@ -157,7 +172,7 @@ def main():
     torch.cuda.set_device(device)
     if ranks > 1:
         torch.distributed.init_process_group("nccl")
-    net = Questions().to(device)
+    net = Questions(args.scripted_gelu).to(device)
     if args.fp16:
         net.half()
     weights = MasterWeights(net.parameters()) if args.fp16 else None

@@ -143,7 +143,19 @@ def families_of(run: Path, gpu_name: str) -> tuple[Family, ...]:
 def compare(row: Row, measured_ms: float, folder: Path) -> Compared:
     """Run the row's script under Maya and read its prediction."""
     run = folder / f"{row.id}.maya"
-    command = [sys.executable, "-P", "-m", "maya.cli", "run", "-f", "--json", "--gpu", row.gpu, "-o", str(run)]
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "maya.cli",
+        "run",
+        "-f",
+        "--json",
+        "--gpu",
+        row.gpu,
+        "-o",
+        str(run),
+    ]
     if row.ranks > 1:
         command += ["--nproc-per-node", str(row.ranks)]
     shown = subprocess.run(
@@ -197,7 +209,9 @@ def split_table(one: Compared) -> list[str]:
     lines = ["| part | ms | share | 80% interval, ms | factor that alone gives the measured time |"]
     lines += ["|---|---|---|---|---|"]
     small = [f for f in one.families if f.ms < FAMILY_SHARE * one.predicted_ms]
-    rest = Family("other kernels", *(sum(getattr(f, key) for f in small) for key in ("ms", "low_ms", "high_ms")))
+    rest = Family(
+        "other kernels", *(sum(getattr(f, key) for f in small) for key in ("ms", "low_ms", "high_ms"))
+    )
     for family in (*(f for f in one.families if f not in small), rest):
         if family.ms <= 0:
             continue
@@ -231,7 +245,9 @@ def report(found: Sequence[Compared]) -> str:
         lines += [text.summary([one.error for one in several], sum(one.inside for one in several))]
     lines += ["", "## Where the predicted time goes, and which part carries the error", "", text.PARTS]
     for one in sorted(single, key=lambda one: (one.row.id not in ASKED_FOR, -abs(one.error))):
-        title = f"{one.row.id}: {one.row.script.partition('_')[0]} on {one.row.gpu}, {' '.join(one.row.options)}"
+        title = (
+            f"{one.row.id}: {one.row.script.partition('_')[0]} on {one.row.gpu}, {' '.join(one.row.options)}"
+        )
         lines += ["", f"### {title}, {percent(one.error)}", "", *split_table(one)]
         judgement = text.JUDGEMENTS.get(one.row.id)
         lines += ["", judgement] if judgement else []
