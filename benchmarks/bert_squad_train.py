@@ -5,7 +5,8 @@ What `first_rows.py` runs under Maya for NVIDIA's DeepLearningExamples rows. The
 apex's amp level O2 does: the whole model in half precision, float32 master weights, a dynamic loss scale,
 gradients clipped by their global norm, a fused Adam on the masters. Without, its Adam is unfused, as theirs.
 GELU is PyTorch's own kernel, forward and backward; with `--scripted-gelu` it is a function of six operations
-under `torch.jit.script`, as theirs, which a fuser may or may not merge (Maya records it unmerged). Started by torchrun (or `maya run --nproc-per-node`) it is data parallel.
+under `torch.jit.script`, as theirs, which a fuser may or may not merge (Maya records it unmerged). Started
+by torchrun (or `maya run --nproc-per-node`) it is data parallel.
 """
 
 import argparse
