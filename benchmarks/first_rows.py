@@ -245,9 +245,8 @@ def report(found: Sequence[Compared]) -> str:
         lines += [text.summary([one.error for one in several], sum(one.inside for one in several))]
     lines += ["", "## Where the predicted time goes, and which part carries the error", "", text.PARTS]
     for one in sorted(single, key=lambda one: (one.row.id not in ASKED_FOR, -abs(one.error))):
-        title = (
-            f"{one.row.id}: {one.row.script.partition('_')[0]} on {one.row.gpu}, {' '.join(one.row.options)}"
-        )
+        what = f"{one.row.script.partition('_')[0]} {' '.join(one.row.options)}"
+        title = f"{one.row.id}: {what} on {one.row.gpu}"
         lines += ["", f"### {title}, {percent(one.error)}", "", *split_table(one)]
         judgement = text.JUDGEMENTS.get(one.row.id)
         lines += ["", judgement] if judgement else []

@@ -17,6 +17,6 @@ def summary(errors: Sequence[float], inside: int) -> str:
     size = np.abs(errors)
     return (
         f"{len(errors)} rows: median |error| {100 * np.median(size):.1f}%, largest {100 * size.max():.1f}%, "
-        f"median signed {100 * np.median(errors):+.1f}%; {inside} of {len(errors)} measurements lie in the 80% "
-        "interval."
+        f"median signed {100 * np.median(errors):+.1f}%; {inside} of {len(errors)} measurements lie in the "
+        "80% interval."
     )
