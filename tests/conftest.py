@@ -71,6 +71,8 @@ class SyntheticRun:
             of their own, and the default stream waits for the last before the iteration ends.
         slow_rank: a rank with one more product in each iteration.
         logging_rank: a rank that also reads its loss.
+        groups: process groups of every rank, which the layers take turns with.
+        swapped_rank: a rank that begins with the second of two groups.
         outcome: keys of `outcome-0.json` that replace the usual ones.
         outcomes: the same of one rank.
     """
@@ -86,6 +88,8 @@ class SyntheticRun:
     world_size: int = 1
     slow_rank: int | None = None
     logging_rank: int | None = None
+    groups: int = 1
+    swapped_rank: int | None = None
     outcome: dict[str, Any] = field(default_factory=dict)
     outcomes: dict[int, dict[str, Any]] = field(default_factory=dict)
 
@@ -129,7 +133,10 @@ class SyntheticRun:
             on_stream("c10d::allreduce_", Kind.COLLECTIVE, 20 + rank, communication=len(transfers))
             on_stream("cudaEventRecord", Kind.EVENT_RECORD, 20 + rank, event=event + 1)
             size = 2 * self.size * self.size
-            transfers.append({"sequence_in_communicator": len(transfers), "input_bytes": size})
+            turn = (len(transfers) + (rank == self.swapped_rank)) % self.groups
+            number = len(transfers) // self.groups
+            details = {"communicator": turn, "sequence_in_communicator": number, "input_bytes": size}
+            transfers.append(details)
 
         for iteration in range(max(1, self.iterations)):
             rows.append((3, 2, Kind.MARKER, Phase.FORWARD, 0, 0))
@@ -177,7 +184,8 @@ class SyntheticRun:
             for name, value in details.items():
                 communications[index][name] = value
         communications["output_bytes"] = communications["input_bytes"]
-        groups = (Communicator("0", tuple(range(self.world_size))),) if self.world_size > 1 else ()
+        everyone = tuple(range(self.world_size))
+        groups = tuple(Communicator(str(index), everyone) for index in range(self.groups))
         tables = Tables(operators, metadata, modules, lines, tuple(ends), groups)
         writer = RankWriter(run_dir, rank)
         operations = Operations(table, np.zeros(0, dtype=TENSOR_DTYPE), communications)

@@ -32,7 +32,7 @@ from maya.reports.prediction import (
     TimeParts,
 )
 from maya.simulator import CommunicationError, breakdown
-from maya.traces import Ended, Kind, Manifest, RankTrace, read_rank
+from maya.traces import Ended, Kind, Manifest, RankTrace, read_rank, trace_path
 
 DATA_LOADING = "data_loading"
 """Key of `Manifest.options`: "excluded" or "measured"."""
@@ -78,6 +78,8 @@ def predict(
         torch=manifest.torch,
         rank_classes=tuple(RankClassTimes(group.rank, group.ranks) for group in manifest.rank_classes),
     )
+    if base.verdict != OK and not all(trace_path(run_dir, rank).exists() for rank in base.ranks_run):
+        return PredictedRun(base, None)  # a rank that was ended for another's failure may have left none
     try:
         priced = _price(run_dir, manifest, outcomes, model, prices)
     except CommunicationError as error:

@@ -168,6 +168,35 @@ def test_the_worst_ranks_verdict_is_the_jobs(job: Callable[..., PredictedRun]) -
     assert prediction.iteration_time_ms is None
 
 
+def test_a_failed_job_may_lack_the_traces_of_ranks_that_were_ended(
+    tmp_path: Path, synthetic_run: Callable[..., Any]
+) -> None:
+    stopped = {"ended": "interrupted", "exit_code": 143}
+    raised = {"ended": "exception", "exit_code": 1, "cause": {"type": "ValueError", "message": "no"}}
+    synthetic_run(world_size=3, outcomes={0: stopped, 1: raised, 2: stopped}).write(tmp_path)
+    (tmp_path / "rank-2.et").unlink()
+    classes = merge_equal_ranks(tmp_path, 3)
+    assert [group.ranks for group in classes] == [(0, 1), (2,)]
+    run = predict(tmp_path, manifest(classes, 3))
+    assert run.priced is None
+    assert str(run.prediction.cause).startswith("rank 1: ValueError: no")
+
+
+def test_groups_called_in_another_order_are_a_deadlock_that_is_explained(
+    job: Callable[..., PredictedRun],
+) -> None:
+    assert job(groups=2).prediction.verdict == "ok"
+    run = job(groups=2, swapped_rank=3)
+    assert run.priced is None
+    assert run.prediction.verdict == "failed"
+    cause = str(run.prediction.cause)
+    assert "deadlock" in cause
+    assert "c10d::allreduce_ (operation " in cause
+    assert ", train.py:10), number 0 of communicator '0', waits for ranks [3]" in cause
+    assert "number 0 of communicator '1', waits for ranks [0, 1, 2]" in cause
+    assert "\n" not in cause
+
+
 def test_peak_memory_of_each_class(job: Callable[..., PredictedRun]) -> None:
     small = {"memory": {"allocated": 1, "reserved": 2, "capacity": 100}}
     prediction = job(slow_rank=2, outcomes={0: small}).prediction
