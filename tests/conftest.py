@@ -72,6 +72,7 @@ class SyntheticRun:
         slow_rank: a rank with one more product in each iteration.
         logging_rank: a rank that also reads its loss.
         groups: process groups of every rank, which the layers take turns with.
+        pairs: the last group is not of all ranks but of two neighbours.
         swapped_rank: a rank that begins with the second of two groups.
         outcome: keys of `outcome-0.json` that replace the usual ones.
         outcomes: the same of one rank.
@@ -89,6 +90,7 @@ class SyntheticRun:
     slow_rank: int | None = None
     logging_rank: int | None = None
     groups: int = 1
+    pairs: bool = False
     swapped_rank: int | None = None
     outcome: dict[str, Any] = field(default_factory=dict)
     outcomes: dict[int, dict[str, Any]] = field(default_factory=dict)
@@ -185,8 +187,11 @@ class SyntheticRun:
                 communications[index][name] = value
         communications["output_bytes"] = communications["input_bytes"]
         everyone = tuple(range(self.world_size))
-        groups = tuple(Communicator(str(index), everyone) for index in range(self.groups))
-        tables = Tables(operators, metadata, modules, lines, tuple(ends), groups)
+        groups = [Communicator(str(index), everyone) for index in range(self.groups)]
+        if self.pairs:
+            first = rank // 2 * 2
+            groups[-1] = Communicator(f"pair {first}", (first, first + 1))
+        tables = Tables(operators, metadata, modules, lines, tuple(ends), tuple(groups))
         writer = RankWriter(run_dir, rank)
         operations = Operations(table, np.zeros(0, dtype=TENSOR_DTYPE), communications)
         writer.append(operations, operators, metadata, modules, lines)

@@ -114,6 +114,25 @@ def test_merged_ranks_predict_what_all_ranks_do(
     assert one == other
 
 
+def test_members_of_other_groups_are_simulated_from_the_same_files(job: Callable[..., PredictedRun]) -> None:
+    """Each rank has its own pair, so all ranks are rebuilt from the one that was kept."""
+    attributes: dict[str, Any] = {"groups": 2, "pairs": True}
+    merged = job(**attributes)
+    every = job(merge=False, **attributes)
+    assert merged.priced is not None
+    assert every.priced is not None
+    (group,) = merged.prediction.rank_classes
+    assert group.ranks == (0, 1, 2, 3)
+    assert [rank.rank for rank in merged.priced.ranks] == [0, 1, 2, 3]
+    pairs = [rank.trace.tables.communicators[1].ranks for rank in merged.priced.ranks]
+    assert pairs == [(0, 1), (0, 1), (2, 3), (2, 3)]
+    one, other = (run.priced.timeline for run in (merged, every) if run.priced is not None)
+    for rows in ("kernels", "hosts"):
+        for column in ("rank", "start_ns", "end_ns", "operation"):
+            assert (getattr(one, rows)[column] == getattr(other, rows)[column]).all()
+    assert merged.prediction.iteration_time_ms == every.prediction.iteration_time_ms
+
+
 def test_the_rank_that_others_wait_for_is_shown(job: Callable[..., PredictedRun]) -> None:
     even = job().prediction
     run = job(slow_rank=2)
