@@ -17,7 +17,7 @@ from maya.pipeline.cost import cost_of, price_from_options
 from maya.pipeline.interval import iteration_interval
 from maya.pipeline.models import default_models
 from maya.pipeline.outcome import RankOutcome, read_outcome
-from maya.pipeline.priced_run import PricedRank, PricedRun, TransferPrices, price_run
+from maya.pipeline.priced_run import PricedRank, PricedRun, TransferPrices, price_run, slowest_of
 from maya.pipeline.shares import coverage, top_kernels
 from maya.pipeline.throughput import throughput
 from maya.pipeline.verdict import Verdict, judge
@@ -143,7 +143,7 @@ def _with_times(base: Prediction, priced: PricedRun, manifest: Manifest) -> Pred
     rates = throughput(priced)
     price = price_from_options(manifest.options)
     per_second = 1e9 / window.iteration_ns if window.iteration_ns else 0.0
-    parts_ns = _parts(priced)
+    parts_ns = _parts(priced, priced.slowest)
     return replace(
         base,
         scope="run" if window.is_whole_run else "iteration",
@@ -151,7 +151,7 @@ def _with_times(base: Prediction, priced: PricedRun, manifest: Manifest) -> Pred
         iteration_time_ms=window.iteration_ns / NS_PER_MS,
         low_ms=low_ns / NS_PER_MS,
         high_ms=high_ns / NS_PER_MS,
-        breakdown=TimeParts(*(part / NS_PER_MS for part in parts_ns)),
+        breakdown=_in_ms(parts_ns),
         tokens_per_s=rates.tokens * per_second or None,
         samples_per_s=rates.samples * per_second or None,
         model_flops_per_step=rates.model_flops,
@@ -168,15 +168,23 @@ def _with_times(base: Prediction, priced: PricedRun, manifest: Manifest) -> Pred
 
 
 def _times_of(group: RankClassTimes, priced: PricedRun) -> RankClassTimes:
-    slowest_ns = max(each.window.iteration_ns for each in priced.ranks if each.rank in group.ranks)
-    return replace(group, iteration_time_ms=slowest_ns / NS_PER_MS)
+    slowest = slowest_of([each for each in priced.ranks if each.rank in group.ranks])
+    return replace(
+        group,
+        iteration_time_ms=slowest.window.iteration_ns / NS_PER_MS,
+        breakdown=_in_ms(_parts(priced, slowest)),
+    )
 
 
-def _parts(priced: PricedRun) -> list[int]:
+def _in_ms(parts_ns: Sequence[int]) -> TimeParts:
+    return TimeParts(*(part / NS_PER_MS for part in parts_ns))
+
+
+def _parts(priced: PricedRun, rank: PricedRank) -> list[int]:
     """The window's breakdown per iteration, in ns that add up to `Window.iteration_ns` exactly."""
-    window = priced.window
+    window = rank.window
     start, end = np.array([window.start_ns]), np.array([window.end_ns])
-    whole = breakdown(priced.timeline, start, end, rank=priced.slowest.rank)[0]
+    whole = breakdown(priced.timeline, start, end, rank=rank.rank)[0]
     parts = (whole.compute_ns, whole.exposed_communication_ns, whole.host_ns, whole.idle_ns)
     shared: list[int] = []
     so_far = before = 0

@@ -134,7 +134,7 @@ class PricedRun:
     @cached_property
     def slowest(self) -> PricedRank:
         """The rank whose iterations take longest, which is how long the job's take."""
-        return _slowest(self.ranks)
+        return slowest_of(self.ranks)
 
     @property
     def window(self) -> Window:
@@ -158,7 +158,7 @@ class PricedRun:
     ) -> int:
         """Mean iteration time of the job if kernels, host gaps or communications took other times."""
         timeline = _simulate([change(each) for each in self.ranks], prices, self.settings)
-        return _slowest([_with_window(each, timeline) for each in self.ranks]).window.iteration_ns
+        return slowest_of([_with_window(each, timeline) for each in self.ranks]).window.iteration_ns
 
 
 def price_run(
@@ -240,7 +240,7 @@ def _with_window(rank: PricedRank, timeline: Timeline) -> PricedRank:
     return replace(rank, window=replace(rank.window, start_ns=start_ns, end_ns=end_ns))
 
 
-def _slowest(ranks: Sequence[PricedRank]) -> PricedRank:
+def slowest_of(ranks: Sequence[PricedRank]) -> PricedRank:
     """The rank with the longest iterations. Where ranks wait for one another these are equally long: then
     the one that has most to do itself, which the others wait for.
 

@@ -120,11 +120,13 @@ class RankClassTimes:
         rank: the one whose trace was kept.
         ranks: all of them.
         iteration_time_ms: of the slowest of them; None where the verdict is not "ok".
+        breakdown: that rank's. Waiting for a slower class is idle time here.
     """
 
     rank: int
     ranks: tuple[int, ...]
     iteration_time_ms: float | None = None
+    breakdown: TimeParts | None = None
 
 
 @dataclass(frozen=True)

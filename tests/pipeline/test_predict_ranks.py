@@ -143,6 +143,11 @@ def test_the_rank_that_others_wait_for_is_shown(job: Callable[..., PredictedRun]
     assert prediction.iteration_time_ms is not None
     assert even.iteration_time_ms is not None
     assert prediction.iteration_time_ms > even.iteration_time_ms
+    waiting, busy = (each.breakdown for each in prediction.rank_classes)
+    assert waiting is not None
+    assert busy == prediction.breakdown
+    assert waiting.compute < busy.compute
+    assert waiting.idle + waiting.exposed_communication > busy.idle + busy.exposed_communication
     # Synchronous ranks go at one pace.
     assert {each.iteration_time_ms for each in prediction.rank_classes} == {prediction.iteration_time_ms}
 
