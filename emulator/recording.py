@@ -16,6 +16,7 @@ from maya.traces import (
     MEMORY_DTYPE,
     OPERATION_DTYPE,
     TENSOR_DTYPE,
+    Communicator,
     Operations,
     RankWriter,
     Tables,
@@ -35,6 +36,7 @@ class RecordingNative(Protocol):
     def drain_memory(self) -> bytes: ...
     def pending(self) -> int: ...
     def interned(self, table: str, start: int, /) -> list[str]: ...
+    def communicators(self) -> list[tuple[str, list[int]]]: ...
 
 
 class RankRecording:
@@ -78,6 +80,9 @@ class RankRecording:
             tables = Tables(
                 **{table: tuple(texts) for table, texts in self._interned.items()},  # type: ignore[arg-type]
                 iteration_ends=tuple(end for end in iteration_ends if end >= 0),
+                communicators=tuple(
+                    Communicator(name, tuple(ranks)) for name, ranks in self._native.communicators()
+                ),
             )
             _explain(lambda: self._writer.finish(tables, assumptions))
 

@@ -9,6 +9,7 @@
 #include "memory/allocator_python.h"
 #include "registration.h"
 #include "python_bindings.h"
+#include "communication/python_class.h"
 
 TORCH_LIBRARY_IMPL(aten, CUDA, library) { maya::register_direct_kernels(library); }
 TORCH_LIBRARY_IMPL(_, CUDA, library) { library.fallback(torch::CppFunction::makeFromBoxedFunction<&maya::any_operator>()); }
@@ -24,4 +25,5 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
   maya::bind_values(module);
   maya::bind_recording(module);
   maya::bind_attention(module);
+  maya::bind_communication(module);
 }

@@ -247,7 +247,12 @@ inline void bind_recording(py::module_& module) {
   module.def("trace_source_lines", [](bool enabled) { Recorder::instance().trace_source_lines(enabled); });
   module.def("drain", [] {
     auto drained = Recorder::instance().drain();
-    return py::make_tuple(rows_to_bytes(drained.operations), rows_to_bytes(drained.uses), py::bytes());
+    return py::make_tuple(rows_to_bytes(drained.operations), rows_to_bytes(drained.uses), rows_to_bytes(drained.communications));
+  });
+  module.def("communicators", [] {  // (name, members' global ranks in group order)
+    std::vector<std::pair<std::string, std::vector<int64_t>>> all;
+    for (const auto& members : Recorder::instance().communicators()) all.emplace_back(members.name, members.ranks);
+    return all;
   });
   module.def("drain_memory", [] { return rows_to_bytes(Recorder::instance().drain_memory()); });
   module.def("pending", [] { return Recorder::instance().pending(); });

@@ -6,6 +6,7 @@
 
 #include "attribution.h"
 #include "clock.h"
+#include "communicators.h"
 #include "interning.h"
 #include "records.h"
 #include "source_line.h"
@@ -29,6 +30,7 @@ class Recorder {
   struct Drained {
     std::vector<Operation> operations;
     std::vector<TensorUse> uses;
+    std::vector<Communication> communications;
   };
 
   static Recorder& instance() {
@@ -53,7 +55,7 @@ class Recorder {
     return modules_.intern(path);
   }
 
-  int64_t record(const Issue& issue, const TensorUse* uses = nullptr, size_t use_count = 0) {
+  int64_t record(const Issue& issue, const TensorUse* uses = nullptr, size_t use_count = 0, Communication* communication = nullptr) {
     Operation operation;
     Issuer issuer = Attribution::instance().now();
     operation.sequence = issuer.sequence;
@@ -77,12 +79,19 @@ class Recorder {
       clock_.issue(issue.device, issue.stream, issue.duration_ns);
       if (issue.blocking) clock_.host_waits(clock_.stream_ready_ns(issue.device, issue.stream));
     }
+    // Members must count alike, whether or not one of them records.
+    if (communication && issue.kind == Kind::Collective) communication->sequence = communicators_.next_sequence(communication->communicator);
     if (!enabled_) return -1;
     operation.id = next_id_++;
+    if (communication) operation.communication = add_communication(*communication);
     operations_.push_back(operation);
     if (use_count) uses_.insert(uses_.end(), uses, uses + use_count);
     if (operation.graph >= 0) {
       auto& graph = graphs_[operation.graph];
+      if (communication) {
+        operation.communication = static_cast<int32_t>(graph.communications.size());
+        graph.communications.push_back(*communication);
+      }
       graph.operations.push_back(operation);
       graph.uses.insert(graph.uses.end(), uses, uses + use_count);
     }
@@ -99,12 +108,40 @@ class Recorder {
   void replay_graph(int32_t id) {
     std::lock_guard<std::mutex> lock(mutex_);
     auto found = graphs_.find(id);
-    if (!enabled_ || found == graphs_.end()) return;
-    for (Operation operation : found->second.operations) {
+    if (found == graphs_.end()) return;
+    const auto& graph = found->second;
+    std::unordered_map<int32_t, int32_t> groups;  // of the capture → of this replay
+    for (Operation operation : graph.operations) {
+      Communication again;
+      if (operation.communication >= 0) {
+        again = graph.communications[operation.communication];
+        if (again.collective >= 0) again.sequence = communicators_.next_sequence(again.communicator);
+        if (again.coalescing_group >= 0) {
+          auto [group, is_new] = groups.emplace(again.coalescing_group, 0);
+          if (is_new) group->second = next_coalescing_group_++;
+          again.coalescing_group = group->second;
+        }
+      }
+      if (!enabled_) continue;
       operation.id = next_id_++;
+      if (operation.communication >= 0) operation.communication = add_communication(again);
       operations_.push_back(operation);
     }
+    if (!enabled_) return;
     uses_.insert(uses_.end(), found->second.uses.begin(), found->second.uses.end());
+  }
+
+  int32_t communicator(const std::string& name, const std::vector<int64_t>& ranks) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return communicators_.index_of(name, ranks);
+  }
+  std::vector<Communicators::Members> communicators() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return communicators_.all();
+  }
+  int32_t new_coalescing_group() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return next_coalescing_group_++;
   }
 
   void record_memory(MemoryEvent event) {
@@ -129,6 +166,7 @@ class Recorder {
     std::lock_guard<std::mutex> lock(mutex_);
     drained.operations.swap(operations_);
     drained.uses.swap(uses_);
+    drained.communications.swap(communications_);
     return drained;
   }
   std::vector<MemoryEvent> drain_memory() {
@@ -167,11 +205,18 @@ class Recorder {
     enabled_ = false;
     operations_.clear();
     uses_.clear();
+    communications_.clear();
+    next_communication_ = 0;
     memory_.clear();
   }
   std::mutex& mutex() { return mutex_; }
 
  private:
+  int32_t add_communication(const Communication& communication) {
+    communications_.push_back(communication);
+    return next_communication_++;
+  }
+
   Recorder() { metadata_.intern("{\"args\":{},\"out\":[]}"); }  // id 0: host operations and markers
 
   std::mutex mutex_;
@@ -185,6 +230,10 @@ class Recorder {
   InternTable names_, metadata_, modules_;
   std::vector<Operation> operations_;
   std::vector<TensorUse> uses_;
+  std::vector<Communication> communications_;
+  int32_t next_communication_ = 0;  // row of the whole recording, not of what waits
+  int32_t next_coalescing_group_ = 0;
+  Communicators communicators_;
   std::vector<MemoryEvent> memory_;
 };
 

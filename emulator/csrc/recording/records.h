@@ -47,6 +47,21 @@ struct TensorUse {
 };
 static_assert(sizeof(TensorUse) == 32);
 
+// What a collective, send or receive adds to its operation.
+struct Communication {
+  int32_t communicator = 0;
+  int32_t sequence = -1;    // in its communicator; the recorder gives collectives theirs
+  int32_t collective = -1;  // Chakra's CollectiveCommType, -1 for a message
+  int32_t reduce_op = -1;
+  int64_t input_bytes = 0;
+  int64_t output_bytes = 0;
+  int32_t peer = -1;  // global rank
+  int32_t tag = 0;
+  int32_t coalescing_group = -1;
+  int32_t async_handle = -1;
+};
+static_assert(sizeof(Communication) == 48);
+
 struct MemoryEvent {
   int64_t operation = 0;
   int64_t allocation = -1;
