@@ -78,7 +78,7 @@ class RankRecording:
             if self._error is not None:
                 _explain(self._raise_error)
             tables = Tables(
-                **{table: tuple(texts) for table, texts in self._interned.items()},  # type: ignore[arg-type]
+                **{table: tuple(texts) for table, texts in self._interned.items()},
                 iteration_ends=tuple(end for end in iteration_ends if end >= 0),
                 communicators=tuple(
                     Communicator(name, tuple(ranks)) for name, ranks in self._native.communicators()

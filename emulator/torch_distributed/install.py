@@ -40,7 +40,7 @@ def install(native: Any, *, rank: int, world_size: int) -> None:
     group.__module__ = "torch.distributed.distributed_c10d"
     group.__qualname__ = "ProcessGroupNCCL"
     for module in (distributed_c10d, torch.distributed, extension):
-        module.ProcessGroupNCCL = group  # type: ignore[attr-defined]
+        vars(module)["ProcessGroupNCCL"] = group
     distributed_c10d._NCCL_AVAILABLE = True
     if "ProcessGroupNCCL" not in distributed_c10d.__all__:
         distributed_c10d.__all__.append("ProcessGroupNCCL")

@@ -1,5 +1,5 @@
 // The store through which ranks exchange values: the group's own, below its prefixes, over
-// connections of our own, so that a wait never holds up what another thread posts.
+// a connection of our own, so that a script's wait on the store never holds up what we post.
 #pragma once
 #include <c10/util/Exception.h>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <typeinfo>
 #include <unordered_map>
 #include <vector>
@@ -37,40 +38,45 @@ class Transport {
   const std::string& unusable_because() const { return unusable_because_; }
 
   void post(const std::vector<std::string>& keys, const std::vector<Bytes>& values) {
-    std::lock_guard<std::mutex> lock(post_mutex_);
-    if (keys.size() > 1 && posts_->hasExtendedApi()) return posts_->multiSet(keys, values);
-    for (size_t i = 0; i < keys.size(); ++i) posts_->set(keys[i], values[i]);
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (keys.size() > 1 && store_->hasExtendedApi()) return store_->multiSet(keys, values);
+    for (size_t i = 0; i < keys.size(); ++i) store_->set(keys[i], values[i]);
   }
   void post_text(const std::string& key, const std::string& text) { post({key}, {Bytes(text.begin(), text.end())}); }
   void remove(const std::vector<std::string>& keys) {
-    std::lock_guard<std::mutex> lock(post_mutex_);
-    for (const auto& key : keys) posts_->deleteKey(key);
+    std::lock_guard<std::mutex> lock(mutex_);
+    for (const auto& key : keys) store_->deleteKey(key);
   }
   int64_t count_one(const std::string& key) {
-    std::lock_guard<std::mutex> lock(post_mutex_);
-    return posts_->add(key, 1);
+    std::lock_guard<std::mutex> lock(mutex_);
+    return store_->add(key, 1);
   }
   bool has(const std::vector<std::string>& keys) {
-    std::lock_guard<std::mutex> lock(post_mutex_);
-    return posts_->check(keys);
+    std::lock_guard<std::mutex> lock(mutex_);
+    return store_->check(keys);
   }
   std::string text(const std::string& key) {  // of a key that is there
-    std::lock_guard<std::mutex> lock(post_mutex_);
-    auto value = posts_->get(key);
+    std::lock_guard<std::mutex> lock(mutex_);
+    auto value = store_->get(key);
     return {value.begin(), value.end()};
   }
-  // The values of all keys, or nothing if one is still missing when the time is over.
+  // The values of all keys, or nothing if one is still missing when the time is over. Asks again and
+  // again: a store's own wait would hold up other threads, and TCPStore's prints a warning when it ends.
   std::vector<Bytes> wait_for(const std::vector<std::string>& keys, std::chrono::milliseconds time) {
-    std::lock_guard<std::mutex> lock(wait_mutex_);
-    try {
-      waits_->wait(keys, time);
-    } catch (const c10::DistStoreError&) {
-      return {};
+    const auto until = std::chrono::steady_clock::now() + time;
+    auto pause = kShortestPause;
+    while (!has(keys)) {
+      if (std::chrono::steady_clock::now() >= until) return {};
+      std::this_thread::sleep_for(pause);
+      pause = std::min(pause * 2, kLongestPause);
     }
-    return waits_->multiGet(keys);
+    std::lock_guard<std::mutex> lock(mutex_);
+    return store_->multiGet(keys);
   }
 
  private:
+  static constexpr std::chrono::microseconds kShortestPause{20}, kLongestPause{4000};
+
   explicit Transport(c10::intrusive_ptr<c10d::Store> raw) : raw_(std::move(raw)) {
     const std::string type = typeid(*raw_).name();
     if (dynamic_cast<c10d::HashStore*>(raw_.get()) || type.find("FakeStore") != std::string::npos) {
@@ -78,16 +84,15 @@ class Transport {
       return;
     }
     try {
-      posts_ = raw_->clone();
-      waits_ = raw_->clone();
+      store_ = raw_->clone();
       reaches_others_ = true;
     } catch (const std::exception& error) {
       unusable_because_ = std::string("it cannot be opened a second time (") + std::string(error.what()).substr(0, 120) + ")";
     }
   }
 
-  c10::intrusive_ptr<c10d::Store> raw_, posts_, waits_;
-  std::mutex post_mutex_, wait_mutex_;
+  c10::intrusive_ptr<c10d::Store> raw_, store_;
+  std::mutex mutex_;
   bool reaches_others_ = false;
   std::string unusable_because_;
 };
