@@ -124,9 +124,9 @@ def island_times(
             fixed = p["base_ns"] + p.get(f"{key}_extra_ns", 0.0) + p[f"{key}_step_ns"] * hops
             times[f"{prefix} {protocol}"] = fixed + wire / (gbps * p[f"{key}_efficiency"])
     if "nvls_efficiency" in p and ranks >= NVLS_LEAST_RANKS:
-        # In the switch every GPU sends and receives its shard once and the whole once.
-        through = size * (1.0 + 1.0 / ranks)
-        times["NVLS"] = p["base_ns"] + p["nvls_extra_ns"] + through / (link_gbps * p["nvls_efficiency"])
+        # Every GPU sends the whole to the switch and receives the whole from it. (Its own reduced shard, 1/n
+        # more, does not show: 4 and 8 ranks measure alike.)
+        times["NVLS"] = p["base_ns"] + p["nvls_extra_ns"] + size / (link_gbps * p["nvls_efficiency"])
     return times
 
 
@@ -174,7 +174,7 @@ def network_times(
     if family == "all_reduce" and "nvls_efficiency" in p and inside >= NVLS_LEAST_RANKS:
         depth = 2 * ceil(log2(islands))
         fixed = p["base_ns"] + p["nvls_extra_ns"] + network["base_ns"] + network["simple_step_ns"] * depth
-        through = size * (1.0 + 1.0 / inside) / (where.link_gbps * p["nvls_efficiency"])
+        through = size / (where.link_gbps * p["nvls_efficiency"])
         across = 2.0 * (islands - 1) / islands * size / (net_gbps)
         times["NVLS tree"] = fixed + np.maximum(through, across)
     return times

@@ -32,6 +32,9 @@ CLASS_CENTRES_LOG2 = (14.0, 18.0, 22.0)
 """Sizes (16 KiB, 256 KiB, 4 MiB) at which a class's interval stands; between them it is interpolated."""
 OUTSIDE_WIDTH = 0.15
 """Added to the half-width in log time outside the measured sizes or rank counts."""
+BETWEEN_WIDTH = 0.12
+"""Added for a rank count between measured ones: held-out counts are 9% off in the median, up to 19% where the
+tuner changes its algorithm (benchmarks/collective_accuracy.md)."""
 CARRIED_WIDTH = 0.30
 """Added for a link of another generation or bandwidth: between A100, H100 and B200 the share of the link that
 NCCL reaches differs by up to 20%, latencies by up to 60%."""
@@ -246,7 +249,10 @@ class CollectiveModel:
         curve = make_curve(times, correction_at(fit.corrections, where.ranks, KNOTS_LOG2))
         if not fit.ranks[0] <= where.ranks <= fit.ranks[1]:
             width += OUTSIDE_WIDTH
-        return _Route(where, curve, fit, width, width == 0.0 and fit.rows > 0)
+        learned = width == 0.0 and fit.rows > 0
+        if learned and where.ranks not in fit.corrections:
+            width += BETWEEN_WIDTH
+        return _Route(where, curve, fit, width, learned)
 
 
 @dataclass(frozen=True)

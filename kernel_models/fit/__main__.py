@@ -17,7 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from maya.kernel_models.artifact import FILE_NAME, SCHEMA_VERSION
+from maya.kernel_models.collectives.card import FILE_NAME as COLLECTIVES_CARD
 from maya.kernel_models.fit.attention_data import load_attention
+from maya.kernel_models.fit.collectives import write_collectives
 from maya.kernel_models.fit.convolution_data import load_convolution
 from maya.kernel_models.fit.gemm_data import load_gemm
 from maya.kernel_models.fit.groups import fit_family
@@ -65,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     default = Path(__file__).resolve().parent.parent / "artifacts" / FILE_NAME
     parser.add_argument("--output", type=Path, default=default)
     parser.add_argument(
-        "--only", nargs="*", default=[], help="families (or host); others keep what the card has"
+        "--only", nargs="*", default=[], help="families (or host, collectives); others keep what the card has"
     )
     options = parser.parse_args(arguments)
     entries: list[dict[str, Any]] = []
@@ -87,6 +89,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _write(options.output, {"schema_version": SCHEMA_VERSION, "fits": entries})
     if not options.only or "host" in options.only:
         _write(options.output.with_name(HOST_CARD), fit_host(options.data))
+    if not options.only or "collectives" in options.only:
+        write_collectives(options.data, options.output.with_name(COLLECTIVES_CARD))
     return 0
 
 

@@ -91,7 +91,7 @@ def test_bus_bandwidth_approaches_the_links(
 
 
 def test_the_switch_reduces_faster_than_a_ring_could() -> None:
-    """NVLS: 8 ranks send (1 + 1/8) of the buffer instead of 7/4 of it."""
+    """NVLS: 8 ranks send the buffer once instead of 7/4 of it."""
     price = H100.price(Collective.ALL_REDUCE, range(8), GIB, GIB)
     assert price.algorithm == "NVLS"
     ring = 2 * ns(H100, Collective.ALL_GATHER, 8, GIB)
