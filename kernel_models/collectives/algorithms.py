@@ -31,8 +31,6 @@ Floats = NDArray[np.float64]
 Parameters = Mapping[str, float]
 
 PROTOCOLS = ("LL", "LL128", "Simple")
-PAYLOAD = {"LL": 0.5, "LL128": 0.9375, "Simple": 1.0}
-"""Data bytes for each byte that a protocol puts on the wire; inside an island the efficiency contains it."""
 NVLS_LEAST_RANKS = 3
 """NCCL uses the switch's reduction only from three ranks on (for two a direct exchange is as short)."""
 
@@ -160,7 +158,7 @@ def network_times(
             continue
         extra = p["base_ns"] + p.get(f"{key}_extra_ns", 0.0) + network["base_ns"]
         net_step = network[f"{key}_step_ns"]
-        net_wire = size / (net_gbps * PAYLOAD[protocol])
+        net_wire = size / (net_gbps * network[f"{key}_share"])
         link_wire = size / (gbps * p[f"{key}_efficiency"])
         hops = passes * (where.ranks - islands)
         fixed = extra + p[f"{key}_step_ns"] * hops + net_step * passes * islands
@@ -201,6 +199,6 @@ def _pairwise(
             continue
         fixed = p["base_ns"] + p.get(f"{key}_extra_ns", 0.0) + network["message_ns"]
         fixed += p[f"{key}_step_ns"] * messages
-        across = far / (gbps * network["message_efficiency"] * PAYLOAD[protocol])
+        across = far / (gbps * network["message_efficiency"] * network[f"{key}_share"])
         times[f"direct {protocol}"] = fixed + np.maximum(across, near / (link * p[f"{key}_efficiency"]))
     return times

@@ -20,9 +20,12 @@ RANGES: Mapping[str, Range] = {
     "ll128_step_ns": (8_000.0, 500.0, 80_000.0),
     "simple_step_ns": (14_000.0, 500.0, 150_000.0),
     "efficiency": (0.85, 0.3, 1.0),
+    "ll_share": (0.25, 0.02, 0.5),
+    "ll128_share": (0.9, 0.05, 0.9375),
 }
-"""Start, least, most. NCCL's tuner assumes 5, 8.5 and 14 us for a step over InfiniBand."""
-MESSAGE = {"message_ns": 9_000.0, "message_efficiency": 0.72}
+"""Start, least, most. NCCL's tuner assumes 5, 8.5 and 14 us for a step over InfiniBand; a protocol has its share of
+the network's bandwidth: at most its data bytes over all that it sends."""
+FIXED = {"simple_share": 1.0, "message_ns": 9_000.0, "message_efficiency": 0.72}
 """One pair over the network, beside a pair inside a node: Vidur's H100 rows (18 us against 7 us at 16 KiB,
 36 GB/s of a 50 GB/s card at 64 MiB)."""
 
@@ -57,6 +60,6 @@ def fit_network(rows: CollectiveRows, inside: Mapping[str, float]) -> dict[str, 
     """The network's parameters, given those inside a node."""
     start = {name: value for name, (value, _, _) in RANGES.items()}
     _, found = solve(
-        lambda p: network_row_times(rows, inside, p), rows.time_ns, weights_of(rows), start, RANGES
+        lambda p: network_row_times(rows, inside, p | FIXED), rows.time_ns, weights_of(rows), start, RANGES
     )
-    return found | MESSAGE
+    return found | FIXED
