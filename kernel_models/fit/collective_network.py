@@ -23,8 +23,8 @@ RANGES: Mapping[str, Range] = {
     "ll_share": (0.25, 0.02, 0.5),
     "ll128_share": (0.9, 0.05, 0.9375),
 }
-"""Start, least, most. NCCL's tuner assumes 5, 8.5 and 14 us for a step over InfiniBand; a protocol has its share of
-the network's bandwidth: at most its data bytes over all that it sends."""
+"""Start, least, most. NCCL's tuner assumes 5, 8.5 and 14 us for a step over InfiniBand; a protocol has its
+share of the network's bandwidth: at most its data bytes over all that it sends."""
 FIXED = {"simple_share": 1.0, "message_ns": 9_000.0, "message_efficiency": 0.72}
 """One pair over the network, beside a pair inside a node: Vidur's H100 rows (18 us against 7 us at 16 KiB,
 36 GB/s of a 50 GB/s card at 64 MiB)."""
