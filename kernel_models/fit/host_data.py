@@ -2,7 +2,8 @@
 
 A profiler slows the host two- to fourfold and each trace has another CPU, so no absolute time of a trace is
 used: for every trace the median time from one innermost operator's start to the next is taken by class,
-divided by that of a plain forward operator that launches a kernel, and the median over traces kept.
+divided by that of a plain forward operator that launches a kernel, and the median over traces kept. Of a
+communication it is the time inside its c10d operator.
 The scale comes from NeuSight's H100 labels, timed without a profiler: small forward operators less
 the floor of an event pair around a call that launches nothing.
 """
@@ -103,6 +104,15 @@ def _leaves(rows: list[Any]) -> list[tuple[float, float, str, bool]]:
     ]
 
 
+def issue_times(events: Iterable[dict[str, Any]]) -> list[float]:
+    """Microseconds that each c10d operator holds its thread: bookkeeping, events and the launch."""
+    return [
+        float(event["dur"])
+        for event in events
+        if event.get("ph") == "X" and event.get("cat") == "cpu_op" and str(event["name"]).startswith("c10d::")
+    ]
+
+
 def plain_ns(data: Path) -> float:
     """Host time of one plain forward operator on the H100 host, nanoseconds."""
     table = pd.read_parquet(data / "kernels" / "train_ops_neusight.parquet")
@@ -121,7 +131,8 @@ def fit_host(data: Path) -> dict[str, Any]:
     medians: dict[str, dict[str, float]] = {}
     for name in TRACES:
         with gzip.open(data / "traces" / name, "rt") as handle:
-            found = gaps_by_class(json.load(handle)["traceEvents"])
+            events = json.load(handle)["traceEvents"]
+        found = gaps_by_class(events) | {"communication": issue_times(events)}
         medians[name] = {
             kind: round(float(np.median(gaps)), 3) for kind, gaps in sorted(found.items()) if gaps
         }
@@ -129,7 +140,12 @@ def fit_host(data: Path) -> dict[str, Any]:
         # An autograd node carries two more profiler annotations than a forward operator; together they
         # cost about what a profiled view does.
         trace["backward_corrected"] = round(trace["backward"] - trace["view"], 3)
-    names = {"backward": "backward_corrected", "copy": "copy", "view": "view"}
+    names = {
+        "backward": "backward_corrected",
+        "communication": "communication",
+        "copy": "copy",
+        "view": "view",
+    }
     ratios = {
         kind: round(
             float(np.median([trace[key] / trace["forward"] for trace in medians.values() if key in trace])), 3

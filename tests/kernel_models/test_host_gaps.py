@@ -42,6 +42,14 @@ def test_reference_is_a_plausible_modern_host() -> None:
     assert costs.view_ns < costs.plain_ns / 2
 
 
+def test_a_collective_costs_a_few_operators(recorder: Any) -> None:
+    recorder.add("aten::add.Tensor").add("c10d::allreduce_", kind=Kind.COLLECTIVE)
+    recorder.add("c10d::send", kind=Kind.SEND).add("event", kind=Kind.EVENT_RECORD)
+    plain, collective, send, event = gaps(recorder)
+    assert collective == send
+    assert 2 * plain < collective + 3 * event < 4 * plain
+
+
 def test_lists_cost_by_their_length(recorder: Any) -> None:
     recorder.add("aten::_foreach_add_.List", phase=Phase.OPTIMIZER, tensor_count=20)
     recorder.add("aten::_foreach_add_.List", phase=Phase.OPTIMIZER, tensor_count=420)

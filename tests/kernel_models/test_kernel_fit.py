@@ -17,7 +17,7 @@ from maya.kernel_models.columns import device_columns, peak_flops, work_columns
 from maya.kernel_models.families.gemm import product
 from maya.kernel_models.fit.__main__ import main
 from maya.kernel_models.fit.groups import errors, fit_family
-from maya.kernel_models.fit.host_data import gaps_by_class
+from maya.kernel_models.fit.host_data import gaps_by_class, issue_times
 from maya.kernel_models.fit.measurements import FOLDS, Measurements, fold_of, resolve_gpu
 from maya.kernel_models.forms import default_parameters, form_of
 from maya.kernel_models.work import KernelWork
@@ -130,6 +130,8 @@ def test_gaps_between_innermost_operators() -> None:
         event("cpu_op", "aten::mul", 95, 8),
     ]
     assert gaps_by_class(events) == {"view": [4.0], "forward": [25.0]}
+    inside = [event("cpu_op", "c10d::allreduce_", 200, 17), event("cpu_op", "record_param_comms", 202, 9)]
+    assert issue_times([*events, *inside]) == [17.0]
 
 
 @pytest.mark.slow
