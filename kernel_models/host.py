@@ -54,10 +54,10 @@ COMMUNICATION_KINDS = (Kind.COLLECTIVE, Kind.SEND, Kind.RECV)
 
 @dataclass(frozen=True)
 class HostCosts:
-    """Nanoseconds on the reference host of a plain forward operator, a backward one, a copy, a view, a collective.
+    """Nanoseconds on the reference host of a plain forward operator, a backward one and the others named.
 
-    The last is c10d's bookkeeping and NCCL's enqueue without the events around it. With those it is 3.0 to 3.1
-    plain operators in all three traces of several ranks (DDP and recommendation training on A100 and V100).
+    The last is c10d's bookkeeping and NCCL's enqueue without the events around it. With those it is 3.0 to
+    3.1 plain operators in all three traces of several ranks (DDP and recommendations on A100 and V100).
     """
 
     plain_ns: float
