@@ -9,6 +9,7 @@ import pytest
 
 from maya.hardware import find_gpu
 from maya.kernel_models import Collective, CollectiveModel, RooflineModel
+from maya.kernel_models.collectives.occupancy import SM_OF_A_BLOCK
 from maya.traces.operations import COMMUNICATION_DTYPE, Kind, Operations
 from maya.traces.tables import Communicator, Tables
 
@@ -60,8 +61,9 @@ def test_each_communication_is_one_kernel(recorder, tensor) -> None:
     assert times.work_ns[1] == times.work_ns[2] == price.time_ns
     assert (times.low_ns[1], times.high_ns[1], times.source[1]) == (price.low_ns, price.high_ns, price.source)
     assert times.work_ns[4] == times.work_ns[5] == model.price(-1, (4, 5), 1024, 0).time_ns
-    assert 0.1 < times.sm_share[1] < 0.3
-    assert times.sm_share[3] == pytest.approx(1 / GPU.sm_count)
+    # Beside a product that fills the GPU both are slowed by this: 1.04 to 1.17 in traces.
+    assert 0.04 < times.sm_share[1] < 0.17
+    assert times.sm_share[3] == pytest.approx(SM_OF_A_BLOCK / GPU.sm_count)
 
 
 def test_without_a_model_communications_have_no_kernels(recorder, tensor) -> None:
