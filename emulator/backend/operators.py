@@ -18,6 +18,8 @@ _foreach_mm is registered from Python (torch/_native)."""
 
 COMPOSITES_WITH_KERNELS = frozenset({"ldexp.Tensor", "ldexp_", "ldexp.out"})
 """Composites that since 2.14 call a CUDA kernel which is no operator."""
+COMPOSITES_ON_STUBS = frozenset({"mode.values"})
+"""Composites that look up a CUDA kernel which is no operator, and would miss it on the device."""
 UNEMULATED_KEYS = ("SparseCUDA", "SparseCsrCUDA", "QuantizedCUDA", "NestedTensorCUDA")
 RUN_WITHOUT_DRIVER = frozenset({"c10d", "inductor_prims", "_native"})
 """Namespaces whose CUDA kernels only call other operators or a process group."""
@@ -38,7 +40,7 @@ def cuda_operators() -> list[str]:
         names = _from_yaml()
     version = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
     by_hand = REGISTERED_BY_HAND if version < (2, 14) else REGISTERED_BY_HAND | COMPOSITES_WITH_KERNELS
-    return sorted(names | by_hand)
+    return sorted(names | by_hand | COMPOSITES_ON_STUBS)
 
 
 def kernels_to_refuse() -> dict[str, list[str]]:

@@ -70,7 +70,13 @@ struct BoxedKernel final : c10::OperatorKernel {
       }
     }
     Statistics::instance().cache_misses++;
-    auto made = call_meta(op, facts, arguments, computable);
+    std::shared_ptr<const CachedCall> made;
+    try {
+      made = call_meta(op, facts, arguments, computable);
+    } catch (const std::exception&) {
+      if (computable) throw_error_of_host(op, facts, arguments);
+      throw;
+    }
     if (made && cacheable) {
       std::unique_lock<std::shared_mutex> lock(cache_mutex());
       cache_.emplace(std::move(key), made);
@@ -82,7 +88,10 @@ struct BoxedKernel final : c10::OperatorKernel {
     for (const auto& [argument, meta] : cached.resized) {
       const auto& out = stack[begin + argument].toTensor();
       at::IntArrayRef sizes(meta.sizes.data(), meta.sizes.size());
-      if (out.sizes() != sizes) resize_device_tensor(out, sizes);
+      if (out.sizes() == sizes) continue;
+      resize_device_tensor(out, sizes);
+      // A fresh out= takes the layout that the kernel likes, column by column in linear algebra.
+      if (meta.dense) out.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, {meta.strides.data(), meta.strides.size()});
     }
   }
 
@@ -97,21 +106,18 @@ struct BoxedKernel final : c10::OperatorKernel {
         host.emplace_back(device_generator(default_generator(current_device_index))->next_cpu_generator());
         continue;
       }
-      if (facts.has_out && !cached && facts.writes(a) && argument.isTensor()) {
+      if (!cached && facts.is_out(a) && argument.isTensor()) {
         host.emplace_back(at::detail::empty_cpu({0}, argument.toTensor().scalar_type()));
         continue;
       }
-      if (facts.overwrites_self && facts.writes(a) && !prepare_overwrite(argument)) return false;
+      if (facts.overwrites(a) && !prepare_overwrite(argument)) return false;
       host.push_back(map_tensors(argument, c10::Device(c10::kCPU), [](const at::Tensor& tensor) { return tensor.is_cpu() ? tensor : host_alias(tensor); }));
     }
     try {
       at::AutoDispatchBelowADInplaceOrView below;
       op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &host);
     } catch (const c10::Error& error) {
-      throw_as_the_device_would(error);
-      // A dtype or size the CPU kernel lacks but the GPU has (half convolutions, say). The meta
-      // kernel has already accepted the call; without its word the error is the user's.
-      if (!cached) throw;
+      throw_as_the_device_would(error, cached != nullptr);
       Statistics::instance().note_host_failure(facts.name, error.what_without_backtrace());
       return false;
     }
@@ -126,6 +132,11 @@ struct BoxedKernel final : c10::OperatorKernel {
       auto& value = host[first + r];
       if (value.isTensor()) {
         at::Tensor result = std::move(value).toTensor();
+        if (cached && facts.keeps_statistics && result.defined() && result.numel() == 0 && cached->outputs[r][0].defined) {
+          // Evaluation: the CPU saves no statistics, CUDA hands out memory that nobody wrote.
+          results.emplace_back(new_output(cached->outputs[r][0]));
+          continue;
+        }
         results.emplace_back(to_device(result, cached ? &cached->outputs[r] : nullptr, 0));
       } else if (value.isTensorList()) {
         c10::List<at::Tensor> list;
@@ -139,13 +150,34 @@ struct BoxedKernel final : c10::OperatorKernel {
     return true;
   }
 
-  // Mistakes in the values themselves: an index beyond its dimension stops a GPU kernel with an assert.
-  static void throw_as_the_device_would(const c10::Error& error) {
+  // What the meta kernel refuses, the CPU kernel refuses as the GPU's does: meta kernels written in
+  // Python raise other types. Returns if the CPU has no complaint.
+  static void throw_error_of_host(const c10::OperatorHandle& op, const OperatorFacts& facts, c10::ArrayRef<at::IValue> arguments) {
+    torch::jit::Stack host;
+    for (size_t a = 0; a < arguments.size(); ++a)
+      host.push_back(map_tensors(arguments[a], c10::Device(c10::kCPU), [&](const at::Tensor& tensor) {
+        auto alias = tensor.is_cuda() ? host_alias(tensor) : tensor;
+        return facts.writes(a) ? alias.clone() : alias;
+      }));
+    try {
+      at::AutoDispatchBelowADInplaceOrView below;
+      op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &host);
+    } catch (const c10::Error& error) {
+      throw_as_the_device_would(error, true);
+    }
+  }
+
+  // Returns for what the CPU kernel lacks and the GPU has (half convolutions, say), which the meta
+  // kernel has accepted. Anything else is the user's mistake, and a GPU refuses it as well.
+  static void throw_as_the_device_would(const c10::Error& error, bool accepted) {
     std::string message = error.what_without_backtrace();
-    bool index = dynamic_cast<const c10::IndexError*>(&error) || message.find("out of bounds") != std::string::npos || message.find("out of range") != std::string::npos;
+    auto says = [&](const char* words) { return message.find(words) != std::string::npos; };
+    // An index beyond its dimension stops a GPU kernel with an assert; a dimension that is not there is seen before.
+    bool index = (says("out of bounds") || says("out of range")) && !says("Dimension");
     TORCH_CHECK(!index, "CUDA error: device-side assert triggered\n", message);
-    for (const char* mistake : {"unsupported operation:", "can't be cast", "same dtype", "Expected dtype", "same scalar type", "dtypes match"})
-      if (message.find(mistake) != std::string::npos) throw;
+    bool lacking = false;
+    for (const char* words : {"not implemented for", "not resizable", "on CPU", "(CPU)", "mkldnn", "expected scalar type"}) lacking |= says(words);
+    if (!accepted || !lacking) throw;
   }
 
   // The optimizers' step counters: dozens of 0-dim tensors, on which the CPU's slow path is slow.
@@ -167,10 +199,13 @@ struct BoxedKernel final : c10::OperatorKernel {
   // The sizes of out= arguments came with the results.
   static void fill_out_arguments(const OperatorFacts& facts, c10::ArrayRef<at::IValue> arguments, const torch::jit::Stack& host, size_t first) {
     for (size_t r = 0; r < facts.return_count; ++r) {
-      if (facts.return_aliases[r] < 0 || !host[first + r].isTensor()) continue;
+      if (facts.return_aliases[r] < 0 || !facts.is_out(facts.return_aliases[r]) || !host[first + r].isTensor()) continue;
       const auto& out = arguments[facts.return_aliases[r]].toTensor();
       const auto& values = host[first + r].toTensor();
-      if (out.sizes() != values.sizes()) resize_device_tensor(out, values.sizes());
+      if (out.sizes() != values.sizes()) {
+        resize_device_tensor(out, values.sizes());
+        if (values.is_non_overlapping_and_dense()) out.unsafeGetTensorImpl()->set_sizes_and_strides(values.sizes(), values.strides());
+      }
       if (covers_storage(out) || is_known(out)) adopt_values(out, values);
       else wrote(out, false, facts.name_id);
     }
@@ -192,6 +227,9 @@ struct BoxedKernel final : c10::OperatorKernel {
     const OutputMeta* meta = metas && index < metas->size() ? &(*metas)[index] : nullptr;
     bool agrees = meta && meta->defined && meta->type == host.scalar_type() && at::IntArrayRef(meta->sizes.data(), meta->sizes.size()) == host.sizes();
     at::Tensor device = new_output(agrees ? *meta : meta_of(host));
+    // Some kernels answer with a conjugate or negative view: vdot, resolve_conj's relatives.
+    if (host.is_conj()) device._set_conj(true);
+    if (host.is_neg()) device._set_neg(true);
     adopt_values(device, host);
     return device;
   }
@@ -249,7 +287,7 @@ struct BoxedKernel final : c10::OperatorKernel {
     c10::SmallVector<TensorUse, 16> uses;
     if (Recorder::instance().enabled()) {
       for (size_t a = 0; a < arguments.size(); ++a) {
-        Role role = !call.writes(a) ? Role::Read : facts.overwrites_self ? Role::Write : Role::ReadWrite;
+        Role role = !call.writes(a) ? Role::Read : facts.overwrites(a) ? Role::Write : Role::ReadWrite;
         for_each_tensor(arguments[a], [&](const at::Tensor& tensor) { uses.push_back(use_of(tensor, a, role)); });
       }
       for (size_t r = 0; r < results.size(); ++r)

@@ -79,7 +79,7 @@ struct CallArguments {
     for (size_t a = 0; a < arguments.size(); ++a) {
       const auto& argument = arguments[a];
       if (argument.isDevice() && device < 0) device = resolve(argument.toDevice().index());
-      bool read = !(facts.writes(a) && facts.overwrites_self);
+      bool read = !facts.overwrites(a);
       for_each_tensor(argument, [&](const at::Tensor& tensor) {
         if (tensor.is_cuda()) {
           same_device(facts, a, tensor.get_device());
@@ -105,9 +105,12 @@ struct CallArguments {
       const auto& target = arguments[a].toTensor();
       if (!target.defined()) continue;
       at::assert_no_internal_overlap(target);
-      if (!facts.pointwise) continue;
-      for (size_t b = 0; b < arguments.size(); ++b)
-        if (b != a && arguments[b].isTensor() && arguments[b].toTensor().defined()) at::assert_no_partial_overlap(target, arguments[b].toTensor());
+      bool apart = facts.base_name == "masked_select";
+      if (!facts.pointwise && !apart) continue;
+      for (size_t b = 0; b < arguments.size(); ++b) {
+        if (b == a || !arguments[b].isTensor() || !arguments[b].toTensor().defined()) continue;
+        apart ? at::assert_no_overlap(target, arguments[b].toTensor()) : at::assert_no_partial_overlap(target, arguments[b].toTensor());
+      }
     }
   }
   void same_device(const OperatorFacts& facts, size_t argument, int other) {

@@ -14,13 +14,20 @@ inline std::optional<torch::jit::Stack> call_functional_sibling(const OperatorFa
   torch::jit::Stack stack;
   for (const auto& wanted : sibling->schema().arguments()) {
     size_t a = 0;
-    while (a < facts.argument_count && (facts.writes(a) || facts.argument_names[a] != wanted.name())) ++a;
+    while (a < facts.argument_count && (facts.is_out(a) || facts.argument_names[a] != wanted.name())) ++a;
     if (a == facts.argument_count) return std::nullopt;
     stack.push_back(arguments[a]);
   }
   if (sibling->schema().returns().size() != facts.return_count) return std::nullopt;
   sibling->callBoxed(&stack);
   return stack;
+}
+
+// Linear algebra gives a fresh out= the strides of its plain result, columns first; torch's meta
+// kernels in Python make it contiguous.
+inline bool lays_out_as_sibling(const OperatorFacts& facts) {
+  static const NameSet others{"ormqr", "triangular_solve", "geqrf"};
+  return facts.has_out && (facts.base_name.find("linalg_") != std::string::npos || others.count(facts.base_name));
 }
 
 }  // namespace maya

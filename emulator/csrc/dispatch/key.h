@@ -54,7 +54,8 @@ class KeyBuilder {
     auto sizes = impl->sizes();
     auto strides = impl->strides();
     word((static_cast<int64_t>(sizes.size()) << 40) | (static_cast<int64_t>(tensor.scalar_type()) << 24) |
-         (static_cast<int64_t>(tensor.device().type()) << 8) | (static_cast<int64_t>(impl->is_wrapped_number()) << 1) | 1);
+         (static_cast<int64_t>(tensor.device().type()) << 8) | (static_cast<int64_t>(impl->is_conj()) << 3) | (static_cast<int64_t>(impl->is_neg()) << 2) |
+         (static_cast<int64_t>(impl->is_wrapped_number()) << 1) | 1);
     words_.append(sizes.begin(), sizes.end());
     words_.append(strides.begin(), strides.end());
   }

@@ -6,6 +6,7 @@
 #include <c10/core/MemoryFormat.h>
 
 #include "../values/policy.h"
+#include "argument_checks.h"
 #include "call_arguments.h"
 #include "convolution_format.h"
 #include "dtype_checks.h"
@@ -25,7 +26,11 @@ inline int64_t math_flags(const OperatorFacts& facts) {
 inline at::Tensor meta_like(const at::Tensor& tensor) {
   // 0-dim CPU tensors stay: they take part in type promotion as numbers do.
   if (tensor.is_meta() || (tensor.is_cpu() && tensor.dim() == 0)) return tensor;
-  return at::detail::empty_strided_meta(tensor.sizes(), tensor.strides(), tensor.scalar_type());
+  auto meta = at::detail::empty_strided_meta(tensor.sizes(), tensor.strides(), tensor.scalar_type());
+  // Kernels that see these views (others get their operands resolved) may lay out results by them.
+  if (tensor.is_conj()) meta._set_conj(true);
+  if (tensor.is_neg()) meta._set_neg(true);
+  return meta;
 }
 
 inline std::string open_metadata(const OperatorFacts& facts, c10::ArrayRef<at::IValue> arguments) {
@@ -78,6 +83,7 @@ std::shared_ptr<CachedCall> select_unknown(const OperatorFacts& facts, c10::Arra
 // Null when there is no meta kernel and `computable` says that values can stand in for it.
 inline std::shared_ptr<const CachedCall> call_meta(const c10::OperatorHandle& op, const OperatorFacts& facts, c10::ArrayRef<at::IValue> arguments, bool computable) {
   check_dtypes(facts, arguments);
+  ArgumentChecks(facts, arguments).run();
   auto call = std::make_shared<CachedCall>();
   torch::jit::Stack stack;
   for (const auto& argument : arguments) stack.push_back(map_tensors(argument, c10::Device(c10::kMeta), meta_like));
@@ -124,9 +130,14 @@ inline std::shared_ptr<const CachedCall> call_meta(const c10::OperatorHandle& op
         call->values[r] = value;
       }
     }
+    if (answered && lays_out_as_sibling(facts))
+      if (auto results = call_functional_sibling(facts, kept))
+        for (size_t r = 0; r < facts.return_count; ++r)
+          if (facts.return_aliases[r] >= 0 && kept[facts.return_aliases[r]].toTensor().sizes() == (*results)[r].toTensor().sizes())
+            kept[facts.return_aliases[r]] = (*results)[r];
     if (facts.has_out)
       for (size_t a = 0; a < facts.argument_count; ++a)
-        if (facts.writes(a) && kept[a].isTensor() && kept[a].toTensor().defined()) {
+        if (facts.is_out(a) && kept[a].isTensor() && kept[a].toTensor().defined()) {
           call->resized.emplace_back(static_cast<int>(a), meta_of(kept[a].toTensor()));
           call->note_size(call->resized.back().second);
         }

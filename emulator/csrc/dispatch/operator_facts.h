@@ -26,6 +26,7 @@ struct OperatorFacts {
   int32_t name_id = 0;
   size_t argument_count = 0, return_count = 0;
   uint64_t written_arguments = 0;    // bit a: argument a is written
+  uint64_t out_arguments = 0;        // bit a: argument a is an out=, which is overwritten and may be resized
   uint64_t unannounced_writes = 0;   // written although the schema does not say so (running statistics)
   int training_argument = -1;        // only where this argument is true; -1: always
   uint64_t generator_arguments = 0;  // bit a: argument a is a Generator
@@ -34,8 +35,8 @@ struct OperatorFacts {
   std::vector<ScalarKeying> keying;
   std::vector<std::string> argument_names;
   bool only_aliases = false;     // every return is an argument (in-place, _foreach_*_, void)
-  bool has_out = false;          // out= variant: written arguments may be resized
-  bool overwrites_self = false;  // does not read what it writes: fill_, normal_, out=
+  bool has_out = false;          // out= variant
+  bool overwrites_self = false;  // does not read what it writes: fill_, normal_
   int info_return = -1;          // the return that says whether a factorization succeeded
   bool checks_overlap = false;   // refuses to write where elements share memory
   bool pointwise = false;
@@ -46,6 +47,7 @@ struct OperatorFacts {
   bool selects_constant = false;    // constants in → constants out, element by element or reduced
   bool sums = false;
   bool fills = false;  // writes one number everywhere
+  bool keeps_statistics = false;  // batch normalization, which saves mean and deviation for its backward
   enum class Absorbs : uint8_t { None, Zero, True } absorbs = Absorbs::None;  // an operand that decides the result alone
   bool random = false;
   bool index_factory = false;
@@ -66,6 +68,9 @@ struct OperatorFacts {
   }
 
   bool writes(size_t argument) const { return (written_arguments >> argument) & 1; }
+  bool is_out(size_t argument) const { return (out_arguments >> argument) & 1; }
+  // Is what the argument held before the call lost unread?
+  bool overwrites(size_t argument) const { return has_out ? is_out(argument) : overwrites_self && writes(argument); }
   bool is_generator(size_t argument) const { return (generator_arguments >> argument) & 1; }
   bool is_dtype(size_t argument) const { return (dtype_arguments >> argument) & 1; }
 
@@ -77,7 +82,7 @@ struct OperatorFacts {
       const auto& argument = schema.arguments()[a];
       argument_names.push_back(argument.name());
       if (argument.alias_info() && argument.alias_info()->isWrite()) written_arguments |= 1ull << a;
-      if (argument.is_out()) has_out = true;
+      if (argument.is_out()) out_arguments |= 1ull << a, has_out = true;
       auto real = argument.real_type()->str();
       if (real.find("Generator") != std::string::npos) generator_arguments |= 1ull << a;
       if (real.find("ScalarType") != std::string::npos) dtype_arguments |= 1ull << a;
@@ -110,7 +115,7 @@ struct OperatorFacts {
   // PyTorch's schemas of these older operators do not mark what they update.
   void find_unannounced_writes() {
     static const NameSet updates_statistics{"native_batch_norm", "cudnn_batch_norm", "batch_norm_update_stats", "batch_norm_gather_stats", "batch_norm_gather_stats_with_counts"};
-    if (!updates_statistics.count(base_name) || has_out) return;
+    if (!updates_statistics.count(base_name)) return;
     for (size_t a = 0; a < argument_count; ++a) {
       if (argument_names[a] == "running_mean" || argument_names[a] == "running_var") unannounced_writes |= 1ull << a;
       if (argument_names[a] == "training") training_argument = static_cast<int>(a);
@@ -127,7 +132,7 @@ struct OperatorFacts {
                                    "mul_", "add_", "sub_", "div_", "masked_fill", "masked_fill_", "clamp_", "sqrt_", "neg_", "addcmul", "addcdiv", "lerp", "cat", "stack", "_to_copy", "sum", "reciprocal", "rsqrt", "exp", "log", "pow", "expm1", "sigmoid", "tanh", "relu", "sign", "ceil", "floor", "round", "trunc"};
     // These repeat or accumulate without harm where elements share memory; torch lets them.
     static const NameSet tolerant{"fill_", "zero_", "index_put_", "_index_put_impl_", "index_fill_", "masked_fill_"};
-    overwrites_self = overwriting.count(base_name) || has_out;
+    overwrites_self = overwriting.count(base_name);
     checks_overlap = written_arguments != 0 && !tolerant.count(base_name) && base_name.compare(0, 1, "_") != 0;
     pointwise = op.hasTag(at::Tag::pointwise);
     data_dependent = data_dependent_operators().count(base_name);
@@ -142,6 +147,7 @@ struct OperatorFacts {
     if (plain_name == "bitwise_or" || plain_name == "logical_or") absorbs = Absorbs::True;
     fills = !has_out && (base_name == "fill_" || base_name == "zero_" || base_name == "_foreach_zero_");
     index_factory = base_name == "arange" || base_name == "randperm";
+    keeps_statistics = base_name.find("native_batch_norm") != std::string::npos;
     random = generator_arguments != 0 || base_name == "native_dropout";
     if (base_name == "isnan" || base_name == "isinf" || base_name == "isposinf" || base_name == "isneginf") finite = Finite::False;
     if (base_name == "isfinite") finite = Finite::True;

@@ -41,7 +41,7 @@ inline void resize_device_tensor(const at::Tensor& tensor, at::IntArrayRef sizes
 }
 
 inline const at::Tensor& resize_(const at::Tensor& self, at::IntArrayRef sizes, std::optional<c10::MemoryFormat> format) {
-  resize_device_tensor(self, sizes);
+  if (self.sizes() != sizes) resize_device_tensor(self, sizes);  // else strides stay as they are
   if (format && *format != c10::MemoryFormat::Preserve) self.unsafeGetTensorImpl()->empty_tensor_restride(*format);
   return self;
 }

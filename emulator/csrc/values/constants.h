@@ -39,7 +39,7 @@ inline std::optional<double> evaluate_on_constants(const c10::OperatorHandle& op
   at::AutoDispatchBelowADInplaceOrView below;
   for (size_t a = 0; a < arguments.size(); ++a) {
     const auto& argument = arguments[a];
-    if (facts.has_out && facts.writes(a) && argument.isTensor()) {
+    if (facts.is_out(a) && argument.isTensor()) {
       stack.emplace_back(at::detail::empty_cpu({0}, argument.toTensor().scalar_type()));
     } else if (argument.isTensor() && argument.toTensor().defined()) {
       auto value = constant_of(argument.toTensor());
