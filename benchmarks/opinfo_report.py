@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-from collections import Counter
 from typing import Any
 
 import torch
@@ -12,6 +11,18 @@ from opinfo_expected import EXPECTED, expected_difference
 
 GOAL = 0.95
 SHOWN = 220
+METHOD = (
+    "Each OpInfo runs all its sample inputs in float32 (or the first dtype CUDA has) and in a second",
+    "dtype: plain, with backward, in place and with out= (empty, and with steps in memory), and its error",
+    "inputs. Compared are structure, shapes, dtypes, strides of dimensions longer than 1, requires_grad,",
+    "conjugate and negative bits, which inputs and results share memory and where, exception types, and",
+    "values where the device knows them and nothing was drawn at random. One difference in one call is a",
+    "disagreement of the OpInfo; so would be a skip, a crash or a time-out.",
+    "",
+    "What is not compared: values of results too large to be followed, wordings of errors, storage sizes,",
+    "dtypes other than the two. The reference is the CPU, not a GPU: where both could be wrong together,",
+    "nothing shows.",
+)
 
 
 def report(rows: list[dict[str, Any]]) -> str:
@@ -29,18 +40,11 @@ def report(rows: list[dict[str, Any]]) -> str:
         f"{sum(row['seconds'] for row in rows):.0f} s of CPU time.",
         "",
         f"**{good} of {total} OpInfos with a CUDA kernel agree ({good / total:.1%}; goal {GOAL:.0%})**: "
-        f"{len(agree)} ({len(agree) / total:.1%}) in everything with the CPU, {len(as_cuda)} differ from it only as CUDA "
-        f"does (listed below with the source). {len(disagree)} disagree. {calls:,} calls were compared.",
+        f"{len(agree)} ({len(agree) / total:.1%}) in everything with the CPU, {len(as_cuda)} differ from "
+        f"it only as CUDA does (listed below with the source). {len(disagree)} disagree. "
+        f"{calls:,} calls were compared.",
         "",
-        "Each OpInfo runs all its sample inputs in float32 (or the first dtype CUDA has) and in a second dtype, "
-        "plain, with backward, in place and with out= (empty, and with steps in memory), and its error inputs. "
-        "Compared are structure, shapes, dtypes, strides of dimensions longer than 1, requires_grad, conjugate and "
-        "negative bits, which inputs and results share memory and where, exception types, and values where the "
-        "device knows them and nothing was drawn at random. One difference in one call is a disagreement of the "
-        "OpInfo; so would be a skip, a crash or a time-out.",
-        "",
-        "What is not compared: values of results too large to be followed, wordings of errors, storage sizes, other "
-        "dtypes than the two. The reference is the CPU, not a GPU: where both could be wrong together, nothing shows.",
+        *METHOD,
         "",
         f"## Disagreements ({len(disagree)})",
         "",
@@ -66,15 +70,16 @@ def _expected(row: dict[str, Any], finding: list[str]) -> bool:
 def _disagreements(rows: list[dict[str, Any]]) -> list[str]:
     if not rows:
         return ["None."]
-    lines = ["| OpInfo | calls that differ | where | cause | first difference |", "| --- | --- | --- | --- | --- |"]
+    lines = [
+        "| OpInfo | calls that differ | where | cause | first difference |",
+        "| --- | --- | --- | --- | --- |",
+    ]
     for row in rows:
         findings = [f for f in row["findings"] if not _expected(row, f)]
-        where = ", ".join(f"{check} {kind}" for (check, kind), _ in Counter((f[0], f[1]) for f in findings).items())
+        where = ", ".join(dict.fromkeys(f"{f[0]} {f[1]}" for f in findings))
         cause = CAUSES.get(row["name"], "not yet known")
-        differing = row.get("total", len(findings))
-        lines.append(
-            f"| {row['name']} | {differing} of {row['calls']} | {where} | {cause} | {_plain(findings[0][2])} |"
-        )
+        calls = f"{row.get('total', len(findings))} of {row['calls']}"
+        lines.append(f"| {row['name']} | {calls} | {where} | {cause} | {_plain(findings[0][2])} |")
     return lines
 
 
@@ -83,7 +88,9 @@ def _expected_table(rows: list[dict[str, Any]]) -> list[str]:
     for entry in EXPECTED:
         seen = [r["name"] for r in rows if r["name"] in entry.names and r["findings"]]
         if seen:
-            lines.append(f"| {', '.join(seen)} | {', '.join(entry.kinds)} | {entry.reason} | {entry.source} |")
+            lines.append(
+                f"| {', '.join(seen)} | {', '.join(entry.kinds)} | {entry.reason} | {entry.source} |"
+            )
     return lines
 
 

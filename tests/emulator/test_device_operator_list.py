@@ -54,7 +54,9 @@ def test_the_list_agrees_with_a_real_cuda_build() -> None:
     if not torch.__version__.startswith("2.14"):
         pytest.skip(f"the list is that of torch 2.14.1, this is {torch.__version__}")
     expected = names_of_2_14()
-    assert set(cuda_operators()) - expected <= REGISTERED_BY_HAND | COMPOSITES_WITH_KERNELS | COMPOSITES_ON_STUBS
+    assert (
+        set(cuda_operators()) - expected <= REGISTERED_BY_HAND | COMPOSITES_WITH_KERNELS | COMPOSITES_ON_STUBS
+    )
     assert expected - set(cuda_operators()) == set()
 
 

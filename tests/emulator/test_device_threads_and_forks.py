@@ -14,9 +14,10 @@ TIMEOUT_S = 240
 
 def run(body: str) -> str:
     """Run a program in a fresh process that has the device; what it printed."""
+    paths = [str(SUPPORT), *filter(None, [os.environ.get("PYTHONPATH")])]
     done = subprocess.run(
         [sys.executable, "-c", "from emulated_gpu import native\nimport torch\n" + textwrap.dedent(body)],
-        env={**os.environ, "PYTHONPATH": str(SUPPORT)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
         capture_output=True,
         text=True,
         timeout=TIMEOUT_S,

@@ -36,7 +36,7 @@ class Worker:
         self._process = subprocess.Popen(
             [sys.executable, __file__, module, str(requests), str(answers)],
             pass_fds=(requests, answers),
-            env={**os.environ, "PYTHONPATH": str(SUPPORT)},
+            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(SUPPORT), *_paths()])},
             stdout=self._output,
             stderr=subprocess.STDOUT,
         )
@@ -70,6 +70,12 @@ class Worker:
         """End the process."""
         self._process.kill()
         self._process.wait()
+
+
+def _paths() -> list[str]:
+    """Where this process's own `maya` may come from: another working copy than the installed one."""
+    given = os.environ.get("PYTHONPATH")
+    return [given] if given else []
 
 
 _workers: dict[str, Worker] = {}

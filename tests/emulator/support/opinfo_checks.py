@@ -19,7 +19,6 @@ from outcome_comparison import Difference, Outcome, compare, compare_leaves, run
 from random_draws import RandomDraws
 from torch import Tensor
 
-
 _draws = RandomDraws()
 
 
@@ -234,7 +233,7 @@ def _stepped_like(expected: Tensor, name: str) -> Tensor:
 
 
 def _check_error_inputs(op: Any, agreement: Agreement) -> None:
-    """What CUDA raises is written in the OpInfo; where even the CPU does not raise that, it is what counts."""
+    """What CUDA raises is in the OpInfo; where not even the CPU raises that, what the CPU does counts."""
     torch.manual_seed(SEED)
     on_cpu = list(op.error_inputs("cpu"))
     on_device = list(op.error_inputs("cuda"))
@@ -246,7 +245,9 @@ def _check_error_inputs(op: Any, agreement: Agreement) -> None:
             if len(on_cpu) == len(on_device) and not isinstance(same[0].error, wrong.error_type):
                 differences = compare(same[0], outcome, values=False)
             else:
-                told = f"{type(outcome.error).__name__}({str(outcome.error)[:160]})" if outcome.error else "none"
+                told = (
+                    f"{type(outcome.error).__name__}({str(outcome.error)[:160]})" if outcome.error else "none"
+                )
                 expected = getattr(wrong.error_type, "__name__", str(wrong.error_type))
                 differences = [Difference("exception", f"a mistake ({wrong.error_regex})", expected, told)]
         agreement.add("error input", None, index, differences)
@@ -254,4 +255,6 @@ def _check_error_inputs(op: Any, agreement: Agreement) -> None:
 
 def _outcome_of_mistake(op: Any, wrong: Any) -> Outcome:
     sample = wrong.sample_input
-    return run(lambda: op(sample.input, *sample.args, **sample.kwargs), (sample.input, sample.args, sample.kwargs))
+    return run(
+        lambda: op(sample.input, *sample.args, **sample.kwargs), (sample.input, sample.args, sample.kwargs)
+    )

@@ -106,12 +106,18 @@ def compare_leaves(where: str, cpu: Any, device: Any, values: bool = True) -> li
         ("autograd", cpu.requires_grad, device.requires_grad),
         ("autograd", (cpu.is_conj(), cpu.is_neg()), (device.is_conj(), device.is_neg())),
     ]
-    differences = [Difference(kind, where, str(one), str(other)) for kind, one, other in facts if one != other]
+    differences = [
+        Difference(kind, where, str(one), str(other)) for kind, one, other in facts if one != other
+    ]
     if differences:
         return differences
     if cpu.device.type == "cpu" and device.device.type not in ("cuda", "cpu"):
         return [Difference("device", where, str(cpu.device), str(device.device))]
-    if cpu.layout == torch.strided and not cpu.is_nested and significant_strides(cpu) != significant_strides(device):
+    if (
+        cpu.layout == torch.strided
+        and not cpu.is_nested
+        and significant_strides(cpu) != significant_strides(device)
+    ):
         return [Difference("stride", where, f"{tuple(cpu.shape)} {cpu.stride()}", str(device.stride()))]
     return _compare_values(where, cpu, device) if values else []
 

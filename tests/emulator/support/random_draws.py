@@ -16,7 +16,7 @@ class RandomDraws:
         self.happened = False
 
     def watch(self, utils: ModuleType) -> None:
-        """Look into `torch.testing._utils.wrapper_set_seed`, in which OpInfos seed and restore the generator."""
+        """Look into `wrapper_set_seed` of `torch.testing._utils`, which seeds and restores the generator."""
         restored = utils.freeze_rng_state
 
         @contextlib.contextmanager
