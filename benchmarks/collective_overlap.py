@@ -31,9 +31,9 @@ LEAST_US = 15.0
 """Shorter kernels are mostly launch latency."""
 LEAST_COUNT = 2
 HEAD = """Made by `benchmarks/collective_overlap.py` from Kineto traces: time of the same compute kernel
-beside an NCCL kernel over its time alone. The mean is weighted by time beside NCCL; ratios above 2.5 are left out of
-it (kernels of data-dependent length). The model's shares give a kernel that fills the GPU 1.13 beside 24
-blocks, 1.09 beside 16, 1.04 beside 8 and 1.02 beside 2."""
+beside an NCCL kernel over its time alone. The mean is weighted by time beside NCCL; ratios above 2.5 are left
+out of it (kernels of data-dependent length). The model's shares give a kernel that fills the GPU 1.13
+beside 24 blocks, 1.09 beside 16, 1.04 beside 8 and 1.02 beside 2."""
 QUANTILES = (0.25, 0.5, 0.75, 0.9)
 
 

@@ -97,6 +97,8 @@ def read_table(data: Path) -> pd.DataFrame:
     table = table[table["collective"].isin(FAMILY_OF_TABLE)].copy()
     table["family"] = table["collective"].map(FAMILY_OF_TABLE)
     table["gpu"] = table["gpu"].where(~table["gpu"].str.startswith("A100-SXM4 ("), "A100-SXM4-80GB")
+    specs = {name: resolve_gpu(name) for name in set(table["gpu"])}
+    table["generation"] = [spec.generation if (spec := specs[name]) else "" for name in table["gpu"]]
     labels = [_classify(row) for row in table.itertuples(index=False)]
     table["group"] = [group for group, _ in labels]
     table["role"] = [role for _, role in labels]
@@ -110,17 +112,12 @@ def read_table(data: Path) -> pd.DataFrame:
 def _classify(row: object) -> tuple[str, str]:
     """(link group, role) of a table row; ("", "") for one that says nothing about a known link."""
     get = row.__getattribute__
-    gpu, backend, source, link = get("gpu"), get("backend"), get("source"), get("link")
-    spec = resolve_gpu(gpu)
-    if spec is None:
+    generation, backend, source, link = get("generation"), get("backend"), get("source"), get("link")
+    if not generation:
         return "", ""
-    generation = spec.generation
     if int(get("nodes")) > 1:
-        if link not in NETWORK_GBPS:
-            return (
-                "",
-                "",
-            )  # Vidur's second nodes: a network nobody names, slower than any card they could have
+        if link not in NETWORK_GBPS:  # Vidur's: a network without a name, slower than any card it could be
+            return "", ""
         usual = generation == "hopper" and link in USUAL_NETWORKS and "NCCL_ALGO" not in backend
         return "network", TARGET if usual and get("family") == "all_reduce" else OTHER
     if backend.startswith("nccl-tests NCCL") and source.startswith("aiconfigurator"):
