@@ -24,6 +24,16 @@ def peaks(memory: NDArray[np.void], device: int = 0) -> tuple[int, int]:
     )
 
 
+def fullest_device(memory: NDArray[np.void]) -> int:
+    """The device whose reserved memory peaks highest: the one that a rank trains on; 0 if none was used.
+
+    Args:
+        memory: [n] of MEMORY_DTYPE, one rank's log.
+    """
+    devices = [int(device) for device in np.unique(memory["device"])]
+    return max(devices, key=lambda device: (peaks(memory, device)[1], -device), default=0)
+
+
 def _peak(rows: NDArray[np.void], grows: MemoryAction, shrinks: MemoryAction) -> int:
     sizes = rows["size_bytes"]
     changes = np.where(rows["action"] == grows, sizes, np.where(rows["action"] == shrinks, -sizes, 0))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from maya.traces import Ended
 
@@ -51,7 +53,11 @@ class RankSpec:
         Raises:
             ValueError: a key is missing.
         """
-        values = json.loads(text)
+        return RankSpec.from_values(json.loads(text))
+
+    @staticmethod
+    def from_values(values: Mapping[str, Any]) -> RankSpec:
+        """As `from_json`, of values that are read already."""
         if "run_dir" not in values or not values.get("program"):
             raise ValueError("a rank's specification needs 'run_dir' and 'program'")
         known = {name: values[name] for name in RankSpec.__dataclass_fields__ if name in values}

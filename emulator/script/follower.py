@@ -265,10 +265,21 @@ class ScriptFollower:
             hint="Name a function that the script calls once a step, by the module that defines it.",
         )
 
+    def end_process(self, outcome: ScriptOutcome) -> None:
+        """Write the results and end the process wherever the script is; nothing if it has ended.
+
+        For another thread than the script's own.
+        """
+        self._native.recording(False)
+        self.stop.end_process(lambda: self._end_abruptly(outcome), outcome.exit_code)
+
     def _end_at_deadline(self) -> None:
+        self._end_abruptly(ScriptOutcome(Ending.STOPPED, 0))
+
+    def _end_abruptly(self, outcome: ScriptOutcome) -> None:
         self._boundary.remove()
         self.tracker.finish()
-        self._on_abrupt_end(ScriptOutcome(Ending.STOPPED, 0))
+        self._on_abrupt_end(outcome)
         ignore_worker_deaths(self._loaders.iterators)
         end_child_processes()
         flush_streams()

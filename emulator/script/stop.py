@@ -88,6 +88,18 @@ class StopController:
         with self._ending:
             self._settled.set()
 
+    def end_process(self, write: Callable[[], object], exit_code: int) -> None:
+        """End the process from another thread, `write` first; nothing if the script has ended by itself."""
+        with self._ending:
+            if self._settled.is_set():
+                return
+            try:
+                write()
+            except BaseException:
+                traceback.print_exc()
+                os._exit(1)
+            os._exit(exit_code)
+
     def forget(self) -> None:
         """In a forked child: no stop is asked for and no watchdog exists here."""
         self.requested = False
@@ -100,12 +112,4 @@ class StopController:
             self._end_process()
 
     def _end_process(self) -> None:
-        with self._ending:
-            if self._settled.is_set():
-                return
-            try:
-                self._on_deadline()
-            except BaseException:
-                traceback.print_exc()
-                os._exit(1)
-            os._exit(0)
+        self.end_process(self._on_deadline, 0)

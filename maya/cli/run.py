@@ -1,4 +1,4 @@
-"""`maya run [options] script.py [args]` and `maya run [options] -m module [args]`."""
+"""`maya run [options] script.py [args]`, `maya run [options] -m module [args]`, and behind torchrun."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ import sys
 from pathlib import Path
 
 from maya.cli.amounts import memory_limit, positive_integer, positive_seconds, whole_number
+from maya.cli.job_of_ranks import Counts, job_of
 from maya.errors import UsageError
 
 USAGE = """maya run [options] script.py [args ...]
-       maya run [options] -m module [args ...]"""
+       maya run [options] -m module [args ...]
+       maya run [options] -- torchrun [torchrun's options] script.py [args ...]"""
 DEFAULT_GPU = "H100-SXM5-80GB"
 
 
@@ -37,12 +39,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--gpu", default=DEFAULT_GPU, metavar="NAME", help=f"see `maya gpus` (default {DEFAULT_GPU})"
     )
-    parser.add_argument("--nnodes", type=positive_integer, default=1, metavar="N", help="as torchrun's")
     parser.add_argument(
-        "--nproc-per-node", type=positive_integer, default=1, metavar="G", help="as torchrun's"
+        "--nproc-per-node",
+        metavar="G",
+        help="ranks on each node, a process and a GPU for each, as torchrun starts them",
     )
+    parser.add_argument("--nnodes", metavar="N", help="nodes with as many ranks each (default 1)")
     parser.add_argument(
-        "--visible-gpus", type=positive_integer, metavar="K", help="how many GPUs the script sees (default 1)"
+        "--visible-gpus",
+        type=positive_integer,
+        metavar="K",
+        help="how many GPUs the script sees (default 1; with --nproc-per-node G of them)",
     )
     parser.add_argument(
         "--steps",
@@ -92,28 +99,33 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the script, predict, print the summary; the exit code is as in `maya.pipeline.endings`."""
-    if options.nnodes > 1 or options.nproc_per_node > 1:
-        raise UsageError(
-            f"--nnodes {options.nnodes} --nproc-per-node {options.nproc_per_node} asks for "
-            f"{options.nnodes * options.nproc_per_node} ranks; this version of Maya runs one",
-            hint="leave both options out; --visible-gpus K lets one process see several GPUs",
-        )
     if options.visible_gpus and options.visible_gpus > MOST_VISIBLE_GPUS:
         raise UsageError(
             f"--visible-gpus {options.visible_gpus} is more than the {MOST_VISIBLE_GPUS} one process may see",
             hint="no server holds more GPUs; ranks on other nodes are other processes",
         )
-    program = _program(options.program, options.as_module)
-    _note_misplaced_options(program[1:])
+    job = job_of(
+        options.program,
+        is_module=options.as_module,
+        counts=Counts(options.nproc_per_node, options.nnodes),
+        gpu=options.gpu,
+        visible_gpus=options.visible_gpus,
+        environment=os.environ,
+    )
+    _check_program(job.program, is_module=job.is_module)
+    _note_misplaced_options(job.program[1:])
+    if not options.quiet:
+        for note in job.notes:
+            print(f"maya: note: {note}", file=sys.stderr)
 
     from maya.pipeline.job import run_job
     from maya.pipeline.request import RunRequest
 
     request = RunRequest(
-        program=program,
-        is_module=options.as_module,
+        program=job.program,
+        is_module=job.is_module,
         gpu=options.gpu,
-        visible_gpus=options.visible_gpus or 1,
+        visible_gpus=job.visible_gpus,
         steps=options.steps,
         warmup=options.warmup,
         gpu_memory_bytes=options.gpu_memory,
@@ -125,6 +137,7 @@ def run(options: argparse.Namespace) -> int:
         force=options.force,
         stdout_is_ours=options.json,
         verbosity=-1 if options.quiet else options.verbose,
+        launch=job.launch,
     )
     result = run_job(request)
     if result.prediction is None:
@@ -156,20 +169,13 @@ def _note_misplaced_options(arguments: tuple[str, ...]) -> None:
         )
 
 
-def _program(words: list[str], is_module: bool) -> tuple[str, ...]:
-    """The script or module and its arguments, checked as far as it can be without running it."""
-    if words and words[0] == "--":
-        words = words[1:]
-    if not words:
+def _check_program(program: tuple[str, ...], *, is_module: bool) -> None:
+    """Check the script as far as it can be without running it."""
+    if not program:
         raise UsageError("no script to run", hint=USAGE.splitlines()[0])
-    name = words[0]
+    name = program[0]
     if is_module:
-        return tuple(words)
-    if os.path.basename(name) == "torchrun":
-        raise UsageError(
-            "`torchrun` launches several ranks; this version of Maya runs one",
-            hint="give the script itself: maya run script.py",
-        )
+        return
     if os.path.isdir(name):
         raise UsageError(f"{name} is a folder, not a script", hint="`-m package` runs a package's __main__")
     if not os.path.exists(name):
@@ -177,4 +183,3 @@ def _program(words: list[str], is_module: bool) -> tuple[str, ...]:
             f"there is no script {name}",
             hint="options of `maya run` stand before the script; `-m` runs a module by name",
         )
-    return tuple(words)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import re
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -15,15 +16,25 @@ from maya.hardware import GpuSpec, default_host
 from maya.pipeline import rank_process
 from maya.pipeline.cost import find_price, price_to_options
 from maya.pipeline.derived_files import write_derived
-from maya.pipeline.outcome import RankOutcome, read_outcome
-from maya.pipeline.predict import DATA_LOADING, failed_prediction, predict
+from maya.pipeline.job_end import JobEnd, Unfinished, end_of_job
+from maya.pipeline.launch_report import REPORT_NAME
+from maya.pipeline.models import NPROC_PER_NODE
+from maya.pipeline.predict import DATA_LOADING, FAILED_RANK, HANG_CAUSE, failed_prediction, predict
+from maya.pipeline.rank_streams import LOGS_NAME
 from maya.pipeline.request import UNLIMITED_BYTES, JobResult, RunRequest
 from maya.pipeline.run_folder import RunFolder
 from maya.pipeline.supervise import ChildEnd
 from maya.pipeline.verdict import SIGNAL_EXIT_BASE, judge, signal_name
-from maya.pipeline.where import innermost_user_frame
 from maya.reports.console import Console
-from maya.traces import Ended, Manifest, StepSettings, single_rank, write_manifest
+from maya.traces import (
+    Ended,
+    Manifest,
+    RankClass,
+    StepSettings,
+    merge_equal_ranks,
+    single_rank,
+    write_manifest,
+)
 
 
 def conclude(
@@ -38,21 +49,23 @@ def conclude(
         folder.discard()
         console.error(f"interrupted by {signal_name(end.interrupted_by)}")
         return JobResult(SIGNAL_EXIT_BASE + end.interrupted_by, None, None)
-    outcome = None if end.timed_out else read_outcome(folder.partial, 0)
-    if outcome is None:
-        return _without_outcome(request, gpu, folder, end, console)
-    if outcome.ended == Ended.INTERNAL_ERROR:
-        cause = outcome.cause or {}
-        raise MayaError(
-            str(cause.get("message") or "the emulator failed"),
-            hint=str(cause.get("hint") or ""),
-            exit_code=outcome.exit_code or EXIT_FAILURE,
-        )
+    job = end_of_job(
+        folder.partial,
+        end,
+        ranks=None if request.launch is None else request.world_size,
+        timeout_s=request.timeout_s,
+    )
+    if isinstance(job, Unfinished):
+        return _without_folder(request, gpu, folder, job, console)
     if end.leftovers:
         console.detail(f"ended {end.leftovers} processes that the script left behind")
-    manifest = manifest_of(request, gpu, outcome)
+    if job.stopped_late:
+        late = ", ".join(str(rank) for rank in job.stopped_late)
+        console.note(f"rank {late} had not finished its last iteration when the others had stopped")
     console.progress("pricing and simulating")
     with _explaining_full_disk(folder.final.parent):
+        classes = merge_equal_ranks(folder.partial, request.world_size)
+        manifest = manifest_of(request, gpu, job, classes)
         predicted = predict(folder.partial, manifest)
         console.detail("priced and simulated")
         write_derived(folder.partial, predicted)
@@ -60,7 +73,10 @@ def conclude(
         write_manifest(folder.partial, replace(manifest, cause=predicted.prediction.cause or ""))
         run_dir = folder.complete()
     console.detail(f"wrote {run_dir}")
-    return JobResult(judge(outcome).exit_code, predicted.prediction, run_dir)
+    code = job.exit_code
+    if predicted.cannot_meet:  # the ranks ended well here, where large collectives wait for nobody
+        code = code or EXIT_FAILURE
+    return JobResult(code, predicted.prediction, run_dir)
 
 
 def _emulated_memory(request: RunRequest, gpu: GpuSpec) -> int | None:
@@ -83,76 +99,71 @@ def _explaining_full_disk(place: Path) -> Iterator[None]:
         ) from error
 
 
-def manifest_of(request: RunRequest, gpu: GpuSpec, outcome: RankOutcome) -> Manifest:
-    """The manifest of a run of one rank."""
-    verdict = judge(outcome)
+def manifest_of(
+    request: RunRequest, gpu: GpuSpec, job: JobEnd, classes: tuple[RankClass, ...] | None = None
+) -> Manifest:
+    """The manifest of a run; `classes` of several ranks."""
+    outcome = job.telling
+    options = {
+        DATA_LOADING: request.data_loading,
+        "visible_gpus": request.visible_gpus,
+        **price_to_options(find_price(gpu, request.prices)),
+    }
+    if request.launch is not None:
+        options |= {NPROC_PER_NODE: request.launch.nproc_per_node, "nnodes": request.launch.nnodes}
+    if job.failed_rank is not None:
+        options[FAILED_RANK] = job.failed_rank
+    if job.hang:
+        options[HANG_CAUSE] = job.hang
     return Manifest(
         command=(("-m",) if request.is_module else ()) + request.program,
         gpu=gpu.name,
         torch=outcome.torch_version,
-        world_size=1,
-        rank_classes=single_rank(),
-        ended=outcome.ended,
+        world_size=request.world_size,
+        rank_classes=single_rank() if classes is None else classes,
+        ended=job.ended,
         exit_code=outcome.exit_code,
-        cause=verdict.cause or "",
-        iterations=outcome.iterations,
+        cause=job.hang or judge(outcome).cause or "",
+        iterations=job.iterations,
         settings=StepSettings(request.steps, request.warmup, request.step_marker or ""),
         working_directory=str(Path.cwd()),
         python=platform.python_version(),
         maya=maya.__version__,
         host=default_host().name,
         gpu_memory_bytes=_emulated_memory(request, gpu),
-        oom_caught=outcome.oom is not None and outcome.ended != Ended.OOM,
-        options={
-            DATA_LOADING: request.data_loading,
-            "visible_gpus": request.visible_gpus,
-            **price_to_options(find_price(gpu, request.prices)),
-        },
+        oom_caught=any(each.oom is not None and each.ended != Ended.OOM for each in job.outcomes.values()),
+        options=options,
     )
 
 
-def _without_outcome(
-    request: RunRequest, gpu: GpuSpec, folder: RunFolder, end: ChildEnd, console: Console
+def _without_folder(
+    request: RunRequest, gpu: GpuSpec, folder: RunFolder, job: Unfinished, console: Console
 ) -> JobResult:
-    """The script's process did not live to tell: no whole trace, so no run folder."""
-    where = innermost_user_frame(end.where)
-    at = "" if not where else f" {where}" if where.startswith("at ") else f", {where}"
-    hint = ""
-    if end.timed_out:
-        cause = f"timed out after {request.timeout_s:g} s{at}"
-        hint = "a longer --timeout, or a smaller --steps; -v shows all stacks"
-        code = EXIT_FAILURE
-    elif end.signal_number is not None:
-        name = signal_name(end.signal_number)
-        cause = f"the script's process was ended by {name}{at}"
-        if name == "SIGKILL":
-            hint = "often the kernel's out-of-memory killer: `dmesg | tail` tells"
-        code = SIGNAL_EXIT_BASE + end.signal_number
-    else:
-        code = end.exit_code or 0
-        cause = f"the script's process ended with code {code} without giving Maya a chance to finish"
-        hint = "os._exit and exec* cannot be followed"
-        code = code or EXIT_FAILURE
+    """No whole trace, so no run folder."""
     folder.discard()
-    console.error(cause, hint)
-    if end.where:
-        console.detail(end.where.rstrip())
-    return JobResult(code, failed_prediction(gpu.name, cause, request.program), None)
+    console.error(job.cause, job.hint)
+    if job.stacks:
+        console.detail(job.stacks.rstrip())
+    prediction = failed_prediction(gpu.name, job.cause, request.program, world_size=request.world_size)
+    return JobResult(job.exit_code, prediction, None)
 
 
 def _tidy(run_dir: Path) -> None:
     """Leave out what only mattered while the process ran."""
     ours = re.compile(
         "|".join(
-            re.escape(name).replace(re.escape("{rank}"), r"\d+")
+            re.escape(name).replace(re.escape("{rank}"), rf"(\d+|{rank_process.LAUNCHER})")
             for name in (
                 "spec-{rank}.json",
                 rank_process.WHERE_FILE,
                 rank_process.CRASH_FILE,
                 rank_process.RESERVE_FILE,
+                "error-{rank}.json",
+                REPORT_NAME,
             )
         )
     )
     for path in run_dir.iterdir():
         if ours.fullmatch(path.name):
             path.unlink()
+    shutil.rmtree(run_dir / LOGS_NAME, ignore_errors=True)

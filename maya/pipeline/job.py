@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from maya.hardware import find_gpu
 from maya.pipeline.request import JobResult, RunRequest
@@ -33,7 +34,7 @@ def run_job(request: RunRequest, console: Console | None = None) -> JobResult:
     folder = RunFolder(request.output or request.default_output(), force=request.force)
     try:
         spec = _write_spec(request, gpu.name, folder.partial)
-        label = f"running {request.program[0]} on an emulated {gpu.name}"
+        label = _label(request, gpu.name)
         end = supervise(
             spec,
             run_dir=folder.partial,
@@ -41,6 +42,8 @@ def run_job(request: RunRequest, console: Console | None = None) -> JobResult:
             stdout_to_stderr=request.stdout_is_ours,
             meanwhile=[_importer(name) for name in WARM_MODULES],
             on_wait=lambda _: console.progress(label),
+            ranks=request.world_size,
+            environment=None if request.launch is None else request.launch.launcher_environment(os.environ),
         )
         console.detail("the script's process has ended")
         from maya.pipeline.conclude import conclude
@@ -51,12 +54,18 @@ def run_job(request: RunRequest, console: Console | None = None) -> JobResult:
         raise
 
 
+def _label(request: RunRequest, gpu_name: str) -> str:
+    if request.launch is None:
+        return f"running {request.program[0]} on an emulated {gpu_name}"
+    return f"running {request.program[0]} on {request.world_size} emulated {gpu_name}"
+
+
 def _write_spec(request: RunRequest, gpu_name: str, run_dir: Path) -> Path:
     """Everything the rank's process must know, as JSON (`maya.emulator.RankSpec`)."""
     path = run_dir / "spec-0.json"
-    values = {
+    values: dict[str, Any] = {
         "rank": 0,
-        "world_size": 1,
+        "world_size": request.world_size,
         "run_dir": str(run_dir.resolve()),
         "parent_pid": os.getpid(),
         "program": list(request.program),
@@ -70,6 +79,8 @@ def _write_spec(request: RunRequest, gpu_name: str, run_dir: Path) -> Path:
         "data_loading": request.data_loading,
         "verbosity": request.verbosity,
     }
+    if request.launch is not None:
+        values["launch"] = request.launch.to_json()
     path.write_text(json.dumps(values, indent=1) + "\n")
     return path.resolve()
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from maya.errors import MayaError
+from maya.errors import EXIT_FAILURE, MayaError
 from maya.hardware import find_gpu, find_host
 from maya.kernel_models import KernelCostModel
 from maya.pipeline.assumptions import assumptions_of, model_assumptions
@@ -36,16 +36,27 @@ from maya.traces import Ended, Kind, Manifest, RankTrace, read_rank, trace_path
 
 DATA_LOADING = "data_loading"
 """Key of `Manifest.options`: "excluded" or "measured"."""
+FAILED_RANK = "failed_rank"
+"""Key of `Manifest.options`: the rank that failed first, where one did."""
+HANG_CAUSE = "hang"
+"""Key of `Manifest.options`: what the ranks waited for, where they waited for each other."""
 
 _WORST_LAST = (OK, OOM, FAILED)
 
 
 @dataclass(frozen=True)
 class PredictedRun:
-    """A prediction and what it was computed from; `priced` is None if the trace holds no work."""
+    """A prediction and what it was computed from.
+
+    Attributes:
+        prediction: the answer.
+        priced: None if the trace holds no work, or cannot be simulated.
+        cannot_meet: the simulation found ranks that wait for each other for ever.
+    """
 
     prediction: Prediction
     priced: PricedRun | None
+    cannot_meet: bool = False
 
 
 def predict(
@@ -66,7 +77,7 @@ def predict(
         MayaError: a file is missing or damaged.
     """
     outcomes = _outcomes(run_dir, manifest)
-    verdict = worst_verdict(outcomes)
+    verdict = _verdict(manifest, outcomes)
     base = Prediction(
         gpu=manifest.gpu,
         world_size=manifest.world_size,
@@ -86,7 +97,7 @@ def predict(
         base = replace(base, assumptions=assumptions_of(_traces(run_dir, manifest)))
         if base.verdict != OK:  # ranks that were stopped in the middle of something cannot meet
             return PredictedRun(base, None)
-        return PredictedRun(replace(base, verdict=FAILED, cause=_one_line(error)), None)
+        return PredictedRun(replace(base, verdict=FAILED, cause=_one_line(error)), None, cannot_meet=True)
     base = replace(base, assumptions=assumptions_of([rank.trace for rank in priced.ranks]))
     if not any(map(_uses_device, priced.ranks)):
         cause = base.cause or "the script ran no operation on the GPU, so there is nothing to predict"
@@ -95,6 +106,18 @@ def predict(
     if base.verdict != OK:
         return PredictedRun(base, priced)
     return PredictedRun(_with_times(base, priced, manifest), priced)
+
+
+def _verdict(manifest: Manifest, outcomes: Mapping[int, RankOutcome]) -> Verdict:
+    """Of a job: a hang, the rank that failed first, or the one that came off worst."""
+    if manifest.ended == Ended.HANG:
+        return Verdict(FAILED, str(manifest.options.get(HANG_CAUSE) or manifest.cause), EXIT_FAILURE)
+    first = manifest.options.get(FAILED_RANK)
+    if manifest.world_size > 1 and isinstance(first, int) and first in outcomes:
+        verdict = judge(outcomes[first])
+        if verdict.verdict != OK:
+            return replace(verdict, cause=f"rank {first}: {verdict.cause}")
+    return worst_verdict(outcomes)
 
 
 def worst_verdict(outcomes: Mapping[int, RankOutcome]) -> Verdict:
@@ -231,6 +254,13 @@ def _one_line(error: MayaError) -> str:
     return "; ".join(" ".join(line.split()) for line in error.message.splitlines())
 
 
-def failed_prediction(gpu: str, cause: str, command: tuple[str, ...]) -> Prediction:
+def failed_prediction(gpu: str, cause: str, command: tuple[str, ...], *, world_size: int = 1) -> Prediction:
     """The prediction of a run that left no trace: a crash, a timeout."""
-    return Prediction(gpu=gpu, world_size=1, ranks_run=(0,), verdict=FAILED, cause=cause, command=command)
+    return Prediction(
+        gpu=gpu,
+        world_size=world_size,
+        ranks_run=tuple(range(world_size)),
+        verdict=FAILED,
+        cause=cause,
+        command=command,
+    )

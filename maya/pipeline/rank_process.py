@@ -1,5 +1,7 @@
 """The process of one rank: `python rank_process.py SPEC.json`, started by `maya.pipeline.supervise`.
 
+For a job of several ranks it is the process that forks them (`maya.pipeline.ranks_launcher`).
+
 Run as a file, not with `-m`: `-m` would put the user's working directory in front, and a folder
 called `maya` or `torch` there would be imported in place of ours.
 """
@@ -13,7 +15,7 @@ import signal
 import sys
 import traceback
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TextIO
 
 from maya.errors import EXIT_FAILURE, MayaError
 
@@ -26,24 +28,24 @@ WHERE_FILE = "stacks-{rank}.txt"
 CRASH_FILE = "crash-{rank}.txt"
 """Stacks at a segmentation fault or abort; empty otherwise."""
 RESERVE_FILE = "reserve-{rank}"
+LAUNCHER = "launcher"
+"""In place of a rank, in the names of these files, for the process that forks the ranks."""
 RESERVE_BYTES = 1 << 16
 """Given back when something failed, so that a full disk can still be told of."""
 
 
 def main() -> int:
-    """Run the rank that `sys.argv[1]` describes; the exit code is the script's own."""
+    """Run the rank that `sys.argv[1]` describes, or launch several; the exit code is the script's own."""
     if not sys.flags.safe_path:
         del sys.path[0]  # this file's folder; the emulator puts the script's there instead
     text = Path(sys.argv[1]).read_text()
     values = json.loads(text)
     run_dir, rank = Path(values["run_dir"]), int(values["rank"])
-    # Open for as long as the process lives: a handler that runs in a crash cannot open a file.
-    where = open(run_dir / WHERE_FILE.format(rank=rank), "w")  # noqa: SIM115
-    crash = open(run_dir / CRASH_FILE.format(rank=rank), "w")  # noqa: SIM115
-    (run_dir / RESERVE_FILE.format(rank=rank)).write_bytes(b"\0" * RESERVE_BYTES)
-    faulthandler.register(WHERE_SIGNAL, file=where, all_threads=True)
-    faulthandler.enable(file=crash, all_threads=True)
+    launches = "launch" in values
+    diagnostics = open_diagnostics(run_dir, LAUNCHER if launches else str(rank))
     die_with(int(values["parent_pid"]))
+    if launches:
+        return _launch(values, run_dir)
 
     try:
         from maya.emulator import RankSpec, run_rank
@@ -53,14 +55,48 @@ def main() -> int:
     except KeyboardInterrupt:
         return 128 + signal.SIGINT  # the parent says that it was interrupted
     except Exception as error:  # the script's own errors are in the outcome; this one is Maya's
-        if int(values.get("verbosity", 0)) >= 2:
-            traceback.print_exc()
-        _confess(run_dir, rank, error)
+        confess(run_dir, rank, error, verbosity=int(values.get("verbosity", 0)))
         return EXIT_FAILURE
+    finally:
+        del diagnostics
 
 
-def _confess(run_dir: Path, rank: int, error: Exception) -> None:
+def _launch(values: dict[str, Any], run_dir: Path) -> int:
+    """Fork the ranks. Returns in the launcher when all have ended, and in each rank at its own end."""
+    try:
+        from maya.pipeline.ranks_launcher import RanksLauncher
+
+        launcher = RanksLauncher(values)
+        seat = launcher.fork_ranks()
+        if seat is None:
+            return launcher.until_all_have_ended()
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+    except Exception as error:
+        confess(run_dir, 0, error, verbosity=int(values.get("verbosity", 0)))
+        return EXIT_FAILURE
+    from maya.pipeline.rank_seat import take_seat
+
+    return take_seat(seat)
+
+
+def open_diagnostics(run_dir: Path, who: str) -> tuple[TextIO, TextIO]:
+    """Have stacks written when asked for and at a crash; keep what is returned for as long.
+
+    A handler that runs in a crash cannot open a file, so both are open from the start.
+    """
+    where = open(run_dir / WHERE_FILE.format(rank=who), "w")  # noqa: SIM115
+    crash = open(run_dir / CRASH_FILE.format(rank=who), "w")  # noqa: SIM115
+    (run_dir / RESERVE_FILE.format(rank=who)).write_bytes(b"\0" * RESERVE_BYTES)
+    faulthandler.register(WHERE_SIGNAL, file=where, all_threads=True)
+    faulthandler.enable(file=crash, all_threads=True)
+    return where, crash
+
+
+def confess(run_dir: Path, rank: int, error: Exception, *, verbosity: int = 0) -> None:
     """Write an outcome that makes the parent report `error` as its own."""
+    if verbosity >= 2:
+        traceback.print_exception(error)
     code = EXIT_FAILURE
     if isinstance(error, MayaError):
         message, hint, code = error.message, error.hint, error.exit_code

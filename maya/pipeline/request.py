@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from maya.pipeline.launch import Launch
+
 if TYPE_CHECKING:
     from maya.reports.prediction import Prediction
 
@@ -34,6 +36,7 @@ class RunRequest:
         force: replace an earlier run of that name.
         stdout_is_ours: what the script prints on stdout goes to stderr.
         verbosity: -1 quiet, 0 normal, 1 and 2 more.
+        launch: several ranks, or one as torchrun would start it; None for a plain process.
     """
 
     program: tuple[str, ...]
@@ -51,6 +54,12 @@ class RunRequest:
     force: bool = False
     stdout_is_ours: bool = False
     verbosity: int = 0
+    launch: Launch | None = None
+
+    @property
+    def world_size(self) -> int:
+        """Ranks of the job."""
+        return 1 if self.launch is None else self.launch.world_size
 
     def default_output(self) -> Path:
         """`train.maya` in the working directory for `dir/train.py` and for `-m pkg.train`."""

@@ -11,8 +11,8 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from maya.errors import MayaError
@@ -43,6 +43,7 @@ class ChildEnd:
         interrupted_by: the signal sent to us that made us end it, or None.
         timed_out: it was ended after the timeout.
         where: Python stacks at the timeout or crash, `faulthandler`'s text; "" if unknown.
+        stacks: at a timeout, the same of every rank of a job of several.
         leftovers: processes of the script's that were still running and were ended.
     """
 
@@ -52,6 +53,7 @@ class ChildEnd:
     timed_out: bool = False
     where: str = ""
     leftovers: int = 0
+    stacks: Mapping[int, str] = field(default_factory=dict)
 
 
 def supervise(
@@ -64,8 +66,10 @@ def supervise(
     meanwhile: Sequence[Callable[[], None]] = (),
     on_wait: Callable[[float], None] = lambda _: None,
     program: Sequence[str] = (),
+    ranks: int = 1,
+    environment: Mapping[str, str] | None = None,
 ) -> ChildEnd:
-    """Run one rank's process to its end.
+    """Run one rank's process, or that of the launcher of several, to its end.
 
     Args:
         spec: the rank's specification (JSON), handed to the process by name.
@@ -77,6 +81,8 @@ def supervise(
         meanwhile: short pieces of work to do while the process starts up.
         on_wait: called about twice a second with the seconds since the start.
         program: command to run in place of `rank_process.py` (tests).
+        ranks: how many the process launches.
+        environment: variables to add to ours.
 
     Raises:
         MayaError: the process could not be started.
@@ -86,8 +92,8 @@ def supervise(
     before = signal.pthread_sigmask(signal.SIG_BLOCK, watched)
     try:
         with Descendants() as descendants:
-            pid = _spawn(command, before, stdout_to_stderr)
-            watch = _Watch(pid, watched, time.monotonic(), timeout_s, run_dir, rank, on_wait)
+            pid = _spawn(command, before, stdout_to_stderr, {**os.environ, **(environment or {})})
+            watch = _Watch(pid, watched, time.monotonic(), timeout_s, run_dir, rank, ranks, on_wait)
             try:
                 return watch.until_end(descendants, list(meanwhile))
             except BaseException:
@@ -97,13 +103,18 @@ def supervise(
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _spawn(command: list[str], mask: set[int | signal.Signals], stdout_to_stderr: bool) -> int:
+def _spawn(
+    command: list[str],
+    mask: set[int | signal.Signals],
+    stdout_to_stderr: bool,
+    environment: Mapping[str, str],
+) -> int:
     sys.stdout.flush()
     try:
         return os.posix_spawn(
             command[0],
             command,
-            os.environ,
+            environment,
             file_actions=[(os.POSIX_SPAWN_DUP2, 2, 1)] if stdout_to_stderr else [],
             setsigmask=mask,
             setsigdef=[signal.SIGPIPE, signal.SIGXFSZ],  # Python ignores them; its children must not
@@ -123,6 +134,7 @@ class _Watch:
         timeout_s: float | None,
         run_dir: Path,
         rank: int,
+        ranks: int,
         on_wait: Callable[[float], None],
     ) -> None:
         self._pid = pid
@@ -134,11 +146,13 @@ class _Watch:
         self._give_up_s = NEVER
         self._run_dir = run_dir
         self._rank = rank
+        self._ranks = ranks
         self._on_wait = on_wait
         self._status: int | None = None
         self._interrupted_by: int | None = None
         self._timed_out = False
         self._where = ""
+        self._stacks: dict[int, str] = {}
 
     def until_end(self, descendants: Descendants, meanwhile: list[Callable[[], None]]) -> ChildEnd:
         while not self._has_ended():
@@ -172,6 +186,7 @@ class _Watch:
             timed_out=self._timed_out,
             where=self._where,
             leftovers=leftovers,
+            stacks=self._stacks,
         )
 
     def kill(self) -> None:
@@ -211,18 +226,23 @@ class _Watch:
             os.kill(self._pid, number)
 
     def _ask_where(self) -> str:
+        """Have the stacks written, wait until they stay the same; a launcher asks its ranks."""
         os.kill(self._pid, rank_process.WHERE_SIGNAL)
         until_s = time.monotonic() + STACKS_WAIT_S
-        text = ""
+        texts: list[str] = []
         while time.monotonic() < until_s and not self._has_ended():
             time.sleep(0.05)
-            earlier, text = text, self._read(rank_process.WHERE_FILE)
-            if text and text == earlier:
+            numbers = [self._rank] if self._ranks == 1 else range(self._ranks)
+            earlier, texts = texts, [self._read(rank_process.WHERE_FILE, number) for number in numbers]
+            if all(texts) and texts == earlier:
                 break
-        return text
+        if self._ranks > 1:
+            self._stacks = dict(enumerate(texts))
+        return texts[0] if texts else ""
 
-    def _read(self, name: str) -> str:
+    def _read(self, name: str, rank: int | None = None) -> str:
         try:
-            return (self._run_dir / name.format(rank=self._rank)).read_text(errors="replace")
+            number = self._rank if rank is None else rank
+            return (self._run_dir / name.format(rank=number)).read_text(errors="replace")
         except FileNotFoundError:
             return ""

@@ -9,7 +9,7 @@ import pytest
 
 from maya.errors import UsageError
 from maya.pipeline.outcome import read_outcome
-from maya.pipeline.rank_process import PatientOracle, _confess
+from maya.pipeline.rank_process import PatientOracle, confess
 from maya.traces import Ended
 
 
@@ -35,13 +35,13 @@ def test_an_oracle_that_fails_stops_the_clock_and_not_the_script(capsys: pytest.
 
 
 def test_an_error_of_ours_reaches_the_parent_with_its_hint_and_code(tmp_path: Path) -> None:
-    _confess(tmp_path, 0, UsageError("no such module", hint="look again"))
+    confess(tmp_path, 0, UsageError("no such module", hint="look again"))
     outcome = read_outcome(tmp_path, 0)
     assert outcome is not None
     assert outcome.ended is Ended.INTERNAL_ERROR
     assert outcome.exit_code == 2
     assert outcome.cause == {"type": "UsageError", "message": "no such module", "hint": "look again"}
-    _confess(tmp_path, 0, ZeroDivisionError("oops"))
+    confess(tmp_path, 0, ZeroDivisionError("oops"))
     outcome = read_outcome(tmp_path, 0)
     assert outcome is not None
     assert outcome.cause is not None
@@ -79,7 +79,7 @@ def test_a_full_disk_is_told_in_words(tmp_path: Path) -> None:
         except OSError as error:
             raise RuntimeError("the trace cannot be written") from error
     except RuntimeError as error:
-        _confess(tmp_path, 0, error)
+        confess(tmp_path, 0, error)
     outcome = read_outcome(tmp_path, 0)
     assert outcome is not None
     assert outcome.cause is not None
