@@ -11,17 +11,27 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from maya.hardware import find_cluster, find_gpu
+from maya.kernel_models.collectives import CollectiveModel
 from maya.kernel_models.collectives.algorithms import FAMILIES, steps, wire_share
 from maya.kernel_models.collectives.card import CollectiveFits, FamilyFit, load_fits
 from maya.kernel_models.collectives.model import CLASS_CENTRES_LOG2
-from maya.kernel_models.fit.collective_data import OTHER, TARGET, CollectiveRows, collective_rows, read_table
+from maya.kernel_models.fit.collective_data import (
+    FAMILY_OF_TABLE,
+    OTHER,
+    TABLE,
+    TARGET,
+    CollectiveRows,
+    collective_rows,
+    read_table,
+)
 from maya.kernel_models.fit.collective_errors import size_class
 from maya.kernel_models.fit.collective_fit import COLLECTIVE_OF_FAMILY, solve, weights_of
 from maya.kernel_models.fit.collective_groups import (
@@ -49,6 +59,18 @@ environments (next to last table), so that it holds more than 80% of the rows of
 RANKS = """Where the tuner changes its algorithm between the counts (NVLS on NVSwitch of Hopper and Blackwell)
 the counts on both sides say little about the one between; the shipped parameters have seen all of them."""
 NODES = "Five environments; at small sizes they differ by 2x on the same number of nodes."
+CLUSTERS = {
+    "OCI RoCE 16x100G": replace(
+        find_cluster("DGX-A100"), gpu="A100-SXM4-40GB", nics_per_node=16, nic_gbps=12.5
+    ),
+    "GCP A3-mega FastRak 8x200G": replace(find_cluster("DGX-H100"), nic_gbps=25.0, network="ethernet"),
+    "NVL72 NVLink5": replace(find_cluster("GB200-NVL72"), gpu="GB300"),
+    "NVL72 NVLink5 (1 rack)": replace(find_cluster("GB200-NVL72"), gpu="GB300"),
+    "2 racks NVL72 + RoCE": replace(find_cluster("GB200-NVL72"), gpu="GB300"),
+}
+"""The table's name of a link → the cluster a user would describe."""
+CLUSTER_TEXT = """FastRak carries NCCL over TCP with four times InfiniBand's latency, which nothing in a
+cluster's description says; NVL72 has been measured with up to 8 ranks only where it was fitted."""
 OTHERS = """vTrain (3 and 5 to 7 ranks among them), Vidur and Galvatron: other clusters and versions, timed by
 events or a profiler."""
 
@@ -137,6 +159,32 @@ def score_nodes(rows: CollectiveRows, fits: CollectiveFits) -> Scored:
     return Scored("network of hopper nodes", rows.family, rows.size, model, plain, held)
 
 
+def score_clusters(data: Path) -> list[str]:
+    """Clusters that no fit has seen, priced as a user would: one line for each of their rows' groups."""
+    rows = pd.read_parquet(data / "kernels" / TABLE)
+    lines = [
+        "| cluster | ranks | collective | size | rows | p50 | max | bias | in 80% interval |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for link, cluster in CLUSTERS.items():
+        model = CollectiveModel(find_gpu(cluster.gpu), cluster)
+        there = rows[(rows["link"].astype(str) == link)]
+        there = there.assign(class_index=size_class(there["bytes"].to_numpy(np.float64)))
+        for (ranks, name, index), part in there.groupby(
+            ["ranks", "collective", "class_index"], observed=True
+        ):
+            kind = COLLECTIVE_OF_FAMILY[FAMILY_OF_TABLE[name]]
+            prices = [model.price(kind, range(ranks), int(size), int(size)) for size in part["bytes"]]
+            measured = 1e3 * part["time_us"].to_numpy(np.float64)
+            error = np.asarray([price.time_ns for price in prices]) / measured - 1.0
+            inside = [p.low_ns <= ns <= p.high_ns for p, ns in zip(prices, measured, strict=True)]
+            cells = [link, str(ranks), name, CLASSES[index], str(len(part))]
+            cells += [percent(float(np.median(np.abs(error)))), percent(float(np.abs(error).max()))]
+            cells += [f"{100 * float(np.median(error)):+.1f}%", percent(float(np.mean(inside)))]
+            lines.append("| " + " | ".join(cells) + " |")
+    return lines
+
+
 def percent(value: float) -> str:
     """A share as a percentage."""
     return f"{100 * value:.1f}%"
@@ -206,8 +254,9 @@ def misses(scored: Sequence[Scored]) -> list[str]:
     return found
 
 
-def report(rows_table: pd.DataFrame) -> str:
+def report(data: Path) -> str:
     """The page."""
+    rows_table = read_table(data)
     fits = load_fits()
     sizes, ranks, others = [], [], []
     for link in FITTED_LINKS:
@@ -231,6 +280,7 @@ def report(rows_table: pd.DataFrame) -> str:
         ("Held-out rank counts (4 of 2, 4, 8; 3 to 7 of 2 to 8 on V100), worst first", RANKS, table(ranks)),
         ("Held-out node counts (2, 4, 8, 128 nodes of 8 H100 or H200), worst first", NODES, table([network])),
         ("Other environments, never fitted, worst first", OTHERS, table(others)),
+        ("Other clusters, never fitted", CLUSTER_TEXT, score_clusters(data)),
         ("Held-out octaves of size, worst first", "", table(sizes)),
     ]
     page = ["# Accuracy of the collective model", "", HEAD, ""]
@@ -248,7 +298,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=Path(__file__).with_suffix(".md"))
     options = parser.parse_args()
     partial = options.output.with_suffix(".partial")
-    partial.write_text(report(read_table(options.data)))
+    partial.write_text(report(options.data))
     os.replace(partial, options.output)
 
 

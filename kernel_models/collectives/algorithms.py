@@ -191,6 +191,8 @@ def _pairwise(
         far, near = size * far_ranks / where.ranks, size * (where.per_island - 1) / where.ranks
         # A root alone has the cards near it; in an all-to-all every rank of the island sends at once.
         gbps = where.network_gbps / where.per_island
+    if where.link == "pcie":
+        near = near + far  # the network cards hang on the same PCIe links
     link = where.link_gbps * link_share(where.link, where.per_island, p)
     times: dict[str, Floats] = {}
     for protocol in PROTOCOLS:

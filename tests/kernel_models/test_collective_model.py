@@ -107,6 +107,30 @@ def test_large_all_reduces_between_nodes_are_bound_by_the_network() -> None:
     assert H100.price(Collective.ALL_REDUCE, range(64), KIB, KIB).algorithm.startswith("tree")
 
 
+@pytest.mark.parametrize("ranks", [2, 8, 16, 64])
+def test_kinds_of_call_keep_their_order(ranks: int) -> None:
+    """Between and inside nodes alike: what one kind can be made of bounds it."""
+    for size in (64 * KIB, 4 * MIB, 512 * MIB):
+        gather, scatter = (
+            ns(H100, Collective.ALL_GATHER, ranks, size),
+            ns(H100, Collective.REDUCE_SCATTER, ranks, size),
+        )
+        assert ns(H100, Collective.ALL_REDUCE, ranks, size) < 1.1 * (gather + scatter)
+        assert ns(H100, Collective.BROADCAST, ranks, size) >= gather
+        assert ns(H100, Collective.REDUCE, ranks, size) >= scatter
+        assert (
+            ns(H100, Collective.ALL_REDUCE, ranks, size) > 0.9 * ns(H100, Collective.ALL_REDUCE, 2, size) / 2
+        )
+
+
+def test_cards_of_several_boxes_do_not_beat_one_box() -> None:
+    """The network cards of a PCIe box hang on the links that are its bottleneck."""
+    cards = CollectiveModel(find_gpu("A100-PCIE-80GB"))
+    message = cards.price(Collective.MESSAGE, (0, 8), GIB, GIB).time_ns
+    assert message > cards.price(Collective.MESSAGE, (0, 2), GIB, GIB).time_ns
+    assert ns(cards, Collective.ALL_TO_ALL, 16, GIB) > ns(cards, Collective.ALL_TO_ALL, 8, GIB)
+
+
 def test_only_where_ranks_sit_matters() -> None:
     def price(ranks: list[int]) -> int:
         return H100.price(Collective.ALL_REDUCE, ranks, 5 * MIB, 5 * MIB).time_ns
