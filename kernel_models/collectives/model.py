@@ -42,6 +42,9 @@ DERIVED_WIDTH = 0.25
 """Added for a collective whose time follows from another one's parameters."""
 NETWORK_WIDTH = 0.25
 """Added for what was never measured between nodes: anything but an all-reduce over whole nodes."""
+OTHER_NETWORK_WIDTH = 0.35
+"""Added between nodes joined by anything but InfiniBand: of two such clusters in the table RoCE is as fast,
+and TCP has four times the latency (benchmarks/collective_accuracy.md)."""
 
 COPY_LATENCY_NS = 2_000.0
 """One rank: NCCL copies the input to the output (a device-to-device memcpy) unless they are the same."""
@@ -244,6 +247,7 @@ class CollectiveModel:
             known = FAMILY_OF[kind] == "all_reduce" and where.network_gbps in network.link_gbps
             known &= whole_nodes and where.ranks <= network.ranks[1]
             width += 0.0 if known else NETWORK_WIDTH
+            width += 0.0 if self.cluster.network == "infiniband" else OTHER_NETWORK_WIDTH
             return _Route(where, curve, network, width, width == 0.0)
         times = island_times(kind, where.ranks, where.link, where.link_gbps, fit.parameters, sizes)
         curve = make_curve(times, correction_at(fit.corrections, where.ranks, KNOTS_LOG2))

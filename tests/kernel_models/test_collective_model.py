@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -203,6 +203,9 @@ def test_doubt_grows_away_from_the_data() -> None:
     assert learned < width(H100, Collective.BROADCAST, 8)
     assert learned < width(CollectiveModel(find_gpu("H800")), Collective.ALL_GATHER, 8)
     assert learned < width(H100, Collective.ALL_GATHER, 16)
+    ethernet = CollectiveModel(H100.gpu, replace(H100.cluster, network="ethernet"))
+    assert width(H100, Collective.ALL_REDUCE, 16) < width(ethernet, Collective.ALL_REDUCE, 16)
+    assert width(H100, Collective.ALL_REDUCE, 8) == width(ethernet, Collective.ALL_REDUCE, 8)
 
 
 def test_half_the_links_take_longer() -> None:
@@ -231,8 +234,6 @@ def test_mistakes_are_named(collective: int, ranks: list[int], sizes: tuple[int,
 
 
 def test_a_cluster_without_a_network_has_no_second_node() -> None:
-    from dataclasses import replace
-
     alone = replace(find_cluster("DGX-H100"), network="none", nics_per_node=0, nic_gbps=0.0)
     model = CollectiveModel(find_gpu("H100-SXM5-80GB"), alone)
     assert ns(model, Collective.ALL_REDUCE, 8, MIB) > 0
