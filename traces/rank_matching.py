@@ -163,7 +163,7 @@ def _collective(
         elif kind in _SAME_INPUT and int(call.row["input_bytes"]) != int(first.row["input_bytes"]):
             yield call.mismatch(
                 f"{_kind(call)} {number} has {call.row['input_bytes']} bytes, but {other} "
-                f"{first.row['input_bytes']}"
+                f"has {first.row['input_bytes']}"
             )
 
 

@@ -251,7 +251,8 @@ def _traces(run_dir: Path, manifest: Manifest) -> Sequence[RankTrace]:
 
 
 def _one_line(error: MayaError) -> str:
-    return "; ".join(" ".join(line.split()) for line in error.message.splitlines())
+    lines = [" ".join(line.split()) for line in error.message.splitlines()]
+    return "; ".join(lines).replace(":; ", ": ")
 
 
 def failed_prediction(gpu: str, cause: str, command: tuple[str, ...], *, world_size: int = 1) -> Prediction:
