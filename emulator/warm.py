@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 
 FIRST_STEP = (
@@ -25,9 +26,12 @@ def import_for_first_step() -> None:
 
     if torch.cuda.is_initialized():
         raise RuntimeError("ranks are to be forked, but this process has used the device already")
+    before = dict(os.environ)
     for name in FIRST_STEP:
         import_module(name)
     rows = torch.empty(2, 8, device="meta")
     torch.native_layer_norm(rows, [8], None, None, 1e-5)
+    for name in os.environ.keys() - before.keys():  # Inductor's cache folder: ranks start as torchrun's do
+        del os.environ[name]
     if torch.cuda.is_initialized():
         raise RuntimeError("warming up has used the emulated device; a fork could not use it any more")
