@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from maya.simulator.breakdown import Breakdown, breakdown
+from maya.simulator.breakdown import Breakdown, breakdown, waiting_ns
 from maya.simulator.critical_path import CriticalPath, critical_path
 from maya.simulator.errors import CommunicationError
 from maya.simulator.inputs import KernelColumns, KernelWork, RankInput, with_work
-from maya.simulator.intervals import busy_ns
+from maya.simulator.intervals import busy_ns, union
 from maya.simulator.iterations import IterationTimes, iteration_times
 from maya.simulator.memory_curve import MemoryCurve, memory_curve
 from maya.simulator.network import (
@@ -56,5 +56,7 @@ __all__ = [
     "memory_curve",
     "simulate",
     "top_kernels",
+    "union",
+    "waiting_ns",
     "with_work",
 ]

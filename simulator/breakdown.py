@@ -75,5 +75,24 @@ def breakdown(
     ]
 
 
+def waiting_ns(timeline: Timeline, start_ns: int, end_ns: int, *, rank: int | None = None) -> int:
+    """Part of a span's idle and host time in which a communication of the rank waits for its peers.
+
+    Args:
+        timeline: result of `simulate`.
+        start_ns, end_ns: the span.
+        rank: default: the lowest simulated rank.
+
+    Raises:
+        ValueError: unknown rank.
+    """
+    kernels = timeline.kernels_of(timeline.ranks[0] if rank is None else rank)
+    busy = union(_spans(kernels))
+    either = union(busy, (kernels["ready_ns"], kernels["start_ns"]))
+    ends = np.array([start_ns, end_ns], dtype=np.int64)
+    both, without = measure_until(either, ends), measure_until(busy, ends)
+    return int((both[1] - both[0]) - (without[1] - without[0]))
+
+
 def _spans(kernels: NDArray[np.void]) -> Spans:
     return kernels["start_ns"], kernels["end_ns"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -18,12 +18,14 @@ class Schedule:
     Attributes:
         issue_ns, pass_ns: one for each operation (see HOST_ROW_DTYPE).
         start_ns, end_ns: one for each item.
+        ready_ns: item → when its stream had reached it, of transfers.
     """
 
     issue_ns: list[int]
     pass_ns: list[int]
     start_ns: list[int]
     end_ns: list[int]
+    ready_ns: dict[int, int] = field(default_factory=dict)
 
 
 def make_timeline(programs: Sequence[Program], schedules: Sequence[Schedule]) -> Timeline:
@@ -45,6 +47,9 @@ def make_timeline(programs: Sequence[Program], schedules: Sequence[Schedule]) ->
         device = np.zeros(len(program.item_operation), dtype=KERNEL_ROW_DTYPE)
         device["start_ns"] = schedule.start_ns
         device["end_ns"] = schedule.end_ns
+        device["ready_ns"] = device["start_ns"]
+        if schedule.ready_ns:
+            device["ready_ns"][list(schedule.ready_ns)] = list(schedule.ready_ns.values())
         device["operation"] = program.item_operation
         device["kernel"] = program.item_kernel
         device["stream"] = rows["stream"][program.item_operation]

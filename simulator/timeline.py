@@ -23,6 +23,7 @@ KERNEL_ROW_DTYPE = np.dtype(
     [
         ("start_ns", "<i8"),
         ("end_ns", "<i8"),
+        ("ready_ns", "<i8"),  # communication: reached by its stream, and waited for its peers; else start
         ("operation", "<i8"),
         ("kernel", "<i8"),  # index into the rank's kernel columns, -1: communication without one
         ("stream", "<i8"),

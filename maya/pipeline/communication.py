@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from maya.pipeline.priced_run import PricedRank, PricedRun
 from maya.reports.amounts import format_bytes
 from maya.reports.prediction import NS_PER_MS, BusiestCollective, Communication
-from maya.simulator import Activity, busy_ns
+from maya.simulator import Activity, busy_ns, waiting_ns
 from maya.traces import CollectiveType, Kind
 
 NAMES = {
@@ -55,6 +55,7 @@ def communication(run: PricedRun, exposed_ns: int) -> Communication | None:
         calls_per_step={key: calls[key] / iterations for key in sorted(calls)},
         total_ms=total_ns / NS_PER_MS,
         exposed_ms=exposed_ns / NS_PER_MS,
+        waiting_ms=waiting_ns(run.timeline, *window, rank=rank.rank) / iterations / NS_PER_MS,
         overlapped_share=max(0.0, 1 - exposed_ns / total_ns) if total_ns else 0.0,
         busiest=BusiestCollective(
             name=f"{name.replace('_', '-')} {format_bytes(size)} x{members}",

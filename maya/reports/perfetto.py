@@ -15,11 +15,12 @@ from maya.reports.perfetto_packets import TraceStream
 from maya.reports.rendezvous import arrows, described
 from maya.reports.report import Report, SimulatedRank, SimulatedRun
 from maya.reports.shapes import shapes_of
-from maya.simulator import Activity, Timeline, iteration_times
+from maya.simulator import Activity, Timeline, iteration_times, union
 from maya.traces import Phase
 
 FLOWS_OF_A_RANK = 1 << 40
 """Ids of arrows that belong to one rank; more than it has operations."""
+WAITS = "waits for its peers"
 PHASE_NAMES = {phase: phase.name.lower() for phase in Phase}
 
 
@@ -143,8 +144,20 @@ class _Drawing:
             for activity in np.unique(here["activity"]).tolist():
                 part = here[here["activity"] == activity]
                 name = label if activity == Activity.COMPUTE else f"{label} {Activity(activity).name.lower()}"
-                track = self._stream.track(f"GPU {device} {name}", self._process)
-                self._stream_slices(track, part)
+                for number_of_lane, lane in enumerate(_lanes(part), start=1):
+                    beside = f" {number_of_lane}" if number_of_lane > 1 else ""
+                    track = self._stream.track(f"GPU {device} {name}{beside}", self._process)
+                    self._stream_slices(track, lane)
+            self._waits(f"GPU {device} {label} {WAITS}", here)
+
+    def _waits(self, name: str, kernels: NDArray[np.void]) -> None:
+        """When communications of a stream had been reached and other ranks had not come yet."""
+        if not (kernels["ready_ns"] < kernels["start_ns"]).any():
+            return
+        starts, ends = union((kernels["ready_ns"], kernels["start_ns"]))
+        track = self._stream.track(name, self._process)
+        kind = self._stream.slice_kind(track, WAITS)
+        self._stream.slices(track, starts.tolist(), ends.tolist(), [kind] * len(starts))
 
     def memory(self) -> None:
         for device, curve in memory_curves(self._simulated.trace, self._hosts).items():
@@ -227,3 +240,16 @@ class _Drawing:
 
     def _kernel_name(self, values: dict[str, int]) -> str:
         return self._simulated.times.names[values["name"]] if values["name"] >= 0 else self._host_name(values)
+
+
+def _lanes(kernels: NDArray[np.void]) -> list[NDArray[np.void]]:
+    """Kernels of one stream, by start, apart where they overlap: communications of one group do."""
+    if len(kernels) < 2 or bool((kernels["start_ns"][1:] >= kernels["end_ns"][:-1]).all()):
+        return [kernels]
+    free_ns: list[int] = []
+    lane_of = []
+    for start_ns, end_ns in zip(kernels["start_ns"].tolist(), kernels["end_ns"].tolist(), strict=True):
+        lane = next((lane for lane, free in enumerate(free_ns) if free <= start_ns), len(free_ns))
+        free_ns[lane : lane + 1] = [end_ns]
+        lane_of.append(lane)
+    return [kernels[np.array(lane_of) == lane] for lane in range(len(free_ns))]

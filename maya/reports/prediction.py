@@ -101,6 +101,8 @@ class Communication:
         total_ms: time during which any runs.
         exposed_ms: the part of it that hides behind no computation; as in the breakdown.
         overlapped_share: the rest of it over the whole, 0..1.
+        waiting_ms: time in which this rank computes nothing and waits for others to join in; not part of
+            the others.
         busiest: what takes most time.
     """
 
@@ -109,6 +111,7 @@ class Communication:
     total_ms: float
     exposed_ms: float
     overlapped_share: float
+    waiting_ms: float
     busiest: BusiestCollective
 
 

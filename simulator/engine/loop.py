@@ -99,7 +99,8 @@ class _Loop:
         ):
             raise describe_deadlock(self.lanes, self.now)
         return [
-            Schedule(lane.issue_ns, lane.pass_ns, lane.item_start_ns, lane.item_end_ns) for lane in self.lanes
+            Schedule(lane.issue_ns, lane.pass_ns, lane.item_start_ns, lane.item_end_ns, lane.item_ready_ns)
+            for lane in self.lanes
         ]
 
     def _drop_stale(self) -> None:
@@ -183,6 +184,8 @@ class _Loop:
                 assert type(payload) is TransferGroup
                 self._pop(stream)
                 stream.blocked_on = payload
+                for item in payload.items:
+                    stream.lane.item_ready_ns[item] = now
                 for meeting in self.transfers.arrive(stream, operation, payload, now):
                     self._start(meeting)
                 return

@@ -148,6 +148,7 @@ class Lane:
         "finished",
         "issue_ns",
         "item_end_ns",
+        "item_ready_ns",
         "item_start_ns",
         "operation",
         "pass_ns",
@@ -171,3 +172,4 @@ class Lane:
         self.pass_ns: list[int] = []
         self.item_start_ns = [-1] * len(program.work)
         self.item_end_ns = [-1] * len(program.work)
+        self.item_ready_ns: dict[int, int] = {}  # of transfers

@@ -9,15 +9,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from maya.hardware import default_host, find_gpu
 from maya.kernel_models import CollectiveModel, RooflineModel
 from maya.pipeline.priced_run import price_run
-from maya.reports.perfetto import PerfettoRenderer, render_timeline
+from maya.reports.perfetto import PerfettoRenderer, _lanes, render_timeline
 from maya.reports.perfetto_packets import TraceStream, varint
 from maya.reports.prediction import Prediction
 from maya.reports.report import Report, SimulatedRun
+from maya.simulator import KERNEL_ROW_DTYPE
 from maya.traces import RankClass, single_rank
 
 perfetto_trace = pytest.importorskip("perfetto.protos.perfetto.trace.perfetto_trace_pb2")
@@ -223,6 +225,37 @@ def test_every_rank_is_a_process_and_arrows_join_its_communications(
     assert arguments["ranks"] == "0, 1, 2"
     assert arguments["collective"] == "all-reduce"
     assert arguments["bytes in"] == 8 << 20
+
+
+def test_waits_for_a_slow_rank_are_drawn(tmp_path: Path, synthetic_run: Callable[..., Any]) -> None:
+    synthetic_run(world_size=2, slow_rank=1, layers=2).write(tmp_path)
+    gpu = find_gpu("H100-SXM5-80GB")
+    priced = price_run(
+        tmp_path,
+        (RankClass(0, (0,)), RankClass(1, (1,))),
+        gpu=gpu,
+        host=default_host(),
+        model=RooflineModel(),
+        warmup=1,
+        prices=CollectiveModel(gpu),
+    )
+    decoded = decode(priced.simulated())
+    waits = decoded.slices["GPU 0 stream 20 waits for its peers"]
+    begun = decoded.slices["GPU 0 stream 20 communication"]
+    assert len(waits) >= 4  # the first bucket of each iteration
+    starts = {start for _, start, _, _ in begun}
+    assert all(name == "waits for its peers" and end in starts for name, _, end, _ in waits)
+    assert not decoded.slices["GPU 1 stream 21 waits for its peers"]
+
+
+def test_communications_of_one_group_are_drawn_beside_each_other() -> None:
+    rows = np.zeros(4, KERNEL_ROW_DTYPE)
+    rows["start_ns"], rows["end_ns"] = [0, 0, 5, 9], [7, 5, 8, 12]
+    lanes = [
+        list(zip(lane["start_ns"].tolist(), lane["end_ns"].tolist(), strict=True)) for lane in _lanes(rows)
+    ]
+    assert lanes == [[(0, 7), (9, 12)], [(0, 5), (5, 8)]]
+    assert len(_lanes(rows[2:])) == 1
 
 
 def test_a_rank_shown_for_others_says_so(tmp_path: Path, synthetic_run: Callable[..., Any]) -> None:

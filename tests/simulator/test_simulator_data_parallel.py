@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from maya.simulator import FixedTimeNetwork, Settings, breakdown, busy_ns, iteration_times, simulate
+from maya.simulator import (
+    FixedTimeNetwork,
+    Settings,
+    breakdown,
+    busy_ns,
+    iteration_times,
+    simulate,
+    waiting_ns,
+)
 
 PLAIN = Settings(launch_latency_ns=0, kernel_gap_ns=0, sync_return_ns=0)
 REDUCER = 9
@@ -65,6 +73,12 @@ def test_a_straggler_holds_every_bucket_up(script):
     # The fast rank waits: for the second bucket from 400 on, then between it and the third.
     waiting, busy = (breakdown(timeline, [0], [680], rank=rank)[0] for rank in range(2))
     assert (waiting.compute_ns, waiting.exposed_communication_ns, waiting.idle_ns) == (450, 160, 70)
+    assert waiting_ns(timeline, 0, 680, rank=0) == 70
+    assert waiting_ns(timeline, 500, 540, rank=0) == 40
+    assert waiting_ns(timeline, 0, 680, rank=1) == 0
+    reduced = timeline.kernels_of(0)
+    reduced = reduced[reduced["stream"] == REDUCER]
+    assert reduced["ready_ns"].tolist() == [200, 330, 480]
     assert (busy.compute_ns, busy.exposed_communication_ns, busy.idle_ns) == (600, 80, 0)
 
 
