@@ -70,6 +70,7 @@ class SyntheticRun:
         world_size: more than 1: after each layer's backward its gradients are all-reduced on a stream
             of their own, and the default stream waits for the last before the iteration ends.
         slow_rank: a rank with one more product in each iteration.
+        communicates: whether they reduce anything.
         logging_rank: a rank that also reads its loss.
         groups: process groups of every rank, which the layers take turns with.
         pairs: the last group is not of all ranks but of two neighbours.
@@ -88,6 +89,7 @@ class SyntheticRun:
     marks_backward: bool = False
     world_size: int = 1
     slow_rank: int | None = None
+    communicates: bool = True
     logging_rank: int | None = None
     groups: int = 1
     pairs: bool = False
@@ -140,6 +142,7 @@ class SyntheticRun:
             details = {"communicator": turn, "sequence_in_communicator": number, "input_bytes": size}
             transfers.append(details)
 
+        transfers_wanted = self.world_size > 1 and self.communicates
         for iteration in range(max(1, self.iterations)):
             rows.append((3, 2, Kind.MARKER, Phase.FORWARD, 0, 0))
             if self.marks_backward:
@@ -154,10 +157,10 @@ class SyntheticRun:
                     rows.append((2, 1, Kind.HOST, phase, layer + 1, 0))
                     rows.append((0, 0, kind, phase, layer + 1, 0))
                     rows.append((1, 1, kind, phase, layer + 1, 0))
-                    if self.world_size > 1 and phase == Phase.BACKWARD:
+                    if transfers_wanted and phase == Phase.BACKWARD:
                         all_reduce()
             if self.iterations:
-                if self.world_size > 1:
+                if transfers_wanted:
                     last = 10 * rank + 2 * len(transfers) - 1
                     on_stream("cudaStreamWaitEvent", Kind.STREAM_WAIT, 0, event=last)
                 if self.uses_gpu:

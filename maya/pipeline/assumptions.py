@@ -12,7 +12,7 @@ from maya.pipeline.interval import HOST_GAP_HIGH, HOST_GAP_LOW
 from maya.pipeline.priced_run import PricedRank, PricedRun
 from maya.reports.prediction import NS_PER_MS, Assumption
 from maya.simulator import Timeline, iteration_times
-from maya.traces import MARK_BACKWARD_END, Manifest, RankTrace
+from maya.traces import MARK_BACKWARD_END, Manifest, RankTrace, used_communicators
 
 UNEVEN = 1.2
 """An iteration that takes this many times the median is named. Equal work differs by a few percent."""
@@ -43,7 +43,9 @@ def model_assumptions(priced: PricedRun, manifest: Manifest) -> tuple[Assumption
         ),
         ("maya.hardware", "the script's own work on the host between operators is left out"),
     ]
-    if priced.world_size > 1 and isinstance(priced.prices, CollectiveModel):
+    if priced.world_size > 1 and not any(used_communicators(rank.trace) for rank in priced.ranks):
+        own.append(("maya.pipeline", "the ranks never communicate on GPUs: each runs by itself"))
+    elif priced.world_size > 1 and isinstance(priced.prices, CollectiveModel):
         cluster, to_a_node = priced.prices.cluster, priced.prices.ranks_per_node
         nodes = -(-priced.world_size // to_a_node)
         where = f"{nodes} nodes of {to_a_node} ranks" if nodes > 1 else "one node"

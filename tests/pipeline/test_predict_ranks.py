@@ -247,5 +247,16 @@ def test_ranks_on_two_nodes_communicate_over_the_network(
     assert one.top_kernels[0].family == "communication"
 
 
+def test_ranks_that_never_communicate(job: Callable[..., PredictedRun]) -> None:
+    prediction = job(communicates=False).prediction
+    assert prediction.communication is None
+    assert "the ranks never communicate" in _told(prediction)
+    assert "ranks communicate as" not in _told(prediction)
+    alone = job(world_size=1).prediction
+    assert prediction.iteration_time_ms == alone.iteration_time_ms
+    assert prediction.samples_per_s == pytest.approx(4 * (alone.samples_per_s or 0))
+    assert "never communicate" not in _told(alone)
+
+
 def _told(prediction: Any) -> str:
     return " | ".join(str(entry.value) for entry in prediction.assumptions)
