@@ -5,6 +5,8 @@
 #include "../dispatch/oracle.h"
 #include "../recording/recorder.h"
 
+#include <map>
+
 namespace maya {
 
 // Chakra's CollectiveCommType.
@@ -67,14 +69,27 @@ class CallRecord {
   void record(int device, int64_t stream) {
     std::string json = "{\"args\":{" + json_ + "},\"out\":[]}";
     Statistics::instance().operations++;
-    Recorder::instance().record({.name = name_id(), .metadata = Recorder::instance().intern_metadata(json), .kind = kind_, .device = device, .stream = stream,
-                                 .duration_ns = Oracle::instance().duration_ns(name_, json)},
+    int32_t metadata = Recorder::instance().intern_metadata(json);
+    Recorder::instance().record({.name = name_id(), .metadata = metadata, .kind = kind_, .device = device, .stream = stream, .duration_ns = duration_ns(metadata, json)},
                                 uses_.data(), uses_.size(), &communication);
   }
 
   Communication communication;
 
  private:
+  // Asked once for each distinct call.
+  int64_t duration_ns(int32_t metadata, const std::string& json) const {
+    static auto* mutex = new std::mutex;
+    static auto* known = new std::map<std::pair<std::string, int32_t>, int64_t>;
+    {
+      std::lock_guard<std::mutex> lock(*mutex);
+      auto found = known->find({name_, metadata});
+      if (found != known->end()) return found->second;
+    }
+    int64_t duration = Oracle::instance().duration_ns(name_, json);  // takes the GIL: without our lock
+    std::lock_guard<std::mutex> lock(*mutex);
+    return known->emplace(std::pair(name_, metadata), duration).first->second;
+  }
   void open(const char* argument) {
     if (!json_.empty()) json_ += ',';
     append_json_string(json_, argument);

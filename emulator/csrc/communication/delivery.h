@@ -38,6 +38,10 @@ class Delivery {
     std::lock_guard<std::mutex> lock(mutex_);
     return !apply_ || exchange_->is_ready(round_);
   }
+  bool is_done() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return !apply_;
+  }
   // Waits for the other ranks.
   void finish() {
     WithoutGil free;  // before the lock: two threads may wait for one work
@@ -55,5 +59,43 @@ class Delivery {
 };
 
 using Deliveries = std::vector<std::shared_ptr<Delivery>>;
+
+// Works that nobody has waited for yet: a script may as well wait for the stream or the device.
+class Outstanding {
+ public:
+  static Outstanding& instance() {
+    static auto* outstanding = new Outstanding;
+    return *outstanding;
+  }
+  void add(int device, int64_t stream, const Deliveries& deliveries) {
+    if (deliveries.empty()) return;
+    std::lock_guard<std::mutex> lock(mutex_);
+    entries_.remove_if([](const Entry& entry) {
+      auto delivery = entry.delivery.lock();
+      return !delivery || delivery->is_done();
+    });
+    for (const auto& delivery : deliveries) entries_.push_back({device, stream, delivery});
+  }
+  // stream < 0: all of the device's.
+  void finish(int device, int64_t stream) {
+    Deliveries waited;
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      for (const auto& entry : entries_)
+        if (entry.device == device && (stream < 0 || entry.stream == stream))
+          if (auto delivery = entry.delivery.lock()) waited.push_back(std::move(delivery));
+    }
+    for (const auto& delivery : waited) delivery->finish();
+  }
+
+ private:
+  struct Entry {
+    int device;
+    int64_t stream;
+    std::weak_ptr<Delivery> delivery;
+  };
+  std::mutex mutex_;
+  std::list<Entry> entries_;
+};
 
 }  // namespace maya

@@ -63,6 +63,7 @@ class Exchange {
       round.readers = size();
     }
     if (size() > 1 && rank_ != root) transport().post({round.own_key}, {encode(own)});
+    else come_by(round);
     return {std::move(round), std::move(own)};
   }
 
@@ -74,6 +75,7 @@ class Exchange {
     if (rank_ == root) {
       transport().post({key}, {encode({call, values})});
     } else {
+      come_by(round);
       round.keys = {key};
       round.sources = {root};
       round.all_keys = {key};
@@ -94,6 +96,7 @@ class Exchange {
       keys.push_back(key(rank_, to));
       values.push_back(encode({call, tensors}));
     }
+    come_by(round);
     if (!keys.empty()) transport().post(keys, values);
     for (int from : reads) {
       round.keys.push_back(key(from, rank_));
@@ -118,12 +121,8 @@ class Exchange {
   void skip_send(int to) { ++sent_[to]; }
   void skip_receive(int from) { ++received_[from]; }
 
-  // A collective whose values do not travel: only says that this rank has come by.
-  void pass(const std::string& operation, const std::string& call) {
-    Round round = begin(operation, call);
-    if (size() == 1 || !transport_or_null()) return;
-    transport().post_text(progress_key(rank_), std::to_string(round.number) + " " + call);
-  }
+  // A collective whose values do not travel.
+  void pass(const std::string& operation, const std::string& call) { come_by(begin(operation, call)); }
 
   bool is_ready(const Round& round) {
     WithoutGil free;
@@ -214,6 +213,11 @@ class Exchange {
     round.call = call;
     round.number = next_++;
     return round;
+  }
+  // Where others may wait for this rank in vain, it says what it has called instead.
+  void come_by(const Round& round) {
+    if (size() == 1 || !transport_or_null()) return;
+    transport().post_text(progress_key(rank_), std::to_string(round.number) + " " + round.call);
   }
   std::string message_key(int from, int to, int64_t number) const {
     return base_ + "message/" + std::to_string(from) + "-" + std::to_string(to) + "/" + std::to_string(number);

@@ -47,6 +47,7 @@ inline py::object define_process_group(py::module_& module, int64_t global_rank)
   own_global_rank() = global_rank;
   if (py::hasattr(module, "ProcessGroupNCCL")) return module.attr("ProcessGroupNCCL");
   register_reducer_timer();
+  host_waits_for() = [](int device, int64_t stream) { Outstanding::instance().finish(device, stream); };
   py::module_::import("torch._C._distributed_c10d");
   auto group = py::class_<NcclBackend, c10d::Backend, c10::intrusive_ptr<NcclBackend>>(module, "ProcessGroupNCCL");
   define_nccl_config(group);

@@ -24,6 +24,7 @@ class CommunicationWork final : public c10d::Work {
   CommunicationWork(int rank, c10d::OpType type, uint64_t sequence, int device, c10::Stream stream, std::vector<at::Tensor> outputs, std::vector<at::Tensor> held, Deliveries deliveries)
       : c10d::Work(rank, type, "nccl"), sequence_(sequence), device_(device), end_(c10::kCUDA), outputs_(std::move(outputs)), held_(std::move(held)), deliveries_(std::move(deliveries)) {
     end_.record(stream);
+    Outstanding::instance().add(device, stream.id(), deliveries_);
     c10::Device on(c10::kCUDA, static_cast<c10::DeviceIndex>(device));
     future_ = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()), std::vector<c10::Device>{on});
     StreamScope scope(stream);

@@ -42,7 +42,7 @@ class Host:
         self._process = subprocess.Popen(
             [sys.executable, __file__, module, str(requests), str(answers)],
             pass_fds=(requests, answers),
-            env={**os.environ, "PYTHONPATH": f"{HERE}:{SUPPORT}"},
+            env={**os.environ, "PYTHONPATH": f"{HERE}:{SUPPORT}:{os.environ.get('PYTHONPATH', '')}"},
             stdout=self._output,
             stderr=subprocess.STDOUT,
         )

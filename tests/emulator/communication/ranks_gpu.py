@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -29,7 +30,7 @@ def linger(rank: int, world_size: int) -> None:
     store = dist.distributed_c10d._get_default_store()
     store.add("tests/over", 1)
     while int(store.add("tests/over", 0)) < world_size:
-        pass
+        time.sleep(0.002)
 
 
 class Recorded:
@@ -47,9 +48,7 @@ class Recorded:
     def transfers(self) -> list[tuple[Any, Any]]:
         """(operation, communication) of everything that goes to other ranks."""
         kinds = (Kind.COLLECTIVE, Kind.SEND, Kind.RECV)
-        return [
-            (row, self.communications[row["communication"]]) for row in self.rows if row["kind"] in kinds
-        ]
+        return [(row, self.communications[row["communication"]]) for row in self.rows if row["kind"] in kinds]
 
     def arguments(self, row: Any) -> dict[str, Any]:
         parsed: dict[str, Any] = json.loads(self.metadata[row["metadata"]])["args"]

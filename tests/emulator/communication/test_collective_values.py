@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 
 sys.path.insert(0, str(Path(__file__).parent))
-from on_ranks import on_ranks  # noqa: E402
+from on_ranks import on_ranks
 
 DTYPES = ["float32", "float64", "bfloat16", "float16", "int64", "int32", "uint8", "int8", "bool"]
 
