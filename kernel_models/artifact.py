@@ -27,7 +27,7 @@ class Fit:
         family, math, generation: what was fitted.
         parameters: by name, see the family's form.
         driver_low, driver_high: [d] range of the form's drivers in the fitted rows.
-        low, high: 10% and 90% quantiles of measured/predicted on held-out size families.
+        low, high: 80% interval of measured/predicted, from held-out size families.
         rows: training rows.
         held_out_rows: how many rows `low` and `high` come from.
     """

@@ -15,6 +15,8 @@ from maya.kernel_models.forms import form_of
 MINIMUM_ROWS = 8
 """Fewer rows than this say too little about a family."""
 CROSS_VALIDATED_ROWS = 2_000
+WANTED_COVERAGE = 0.78
+WIDENING_POWERS = tuple(1.0 + 0.1 * step for step in range(7))
 SMALL_NS = 10_000.0
 RANGE_QUANTILES = (0.002, 0.998)
 
@@ -92,7 +94,7 @@ def _fit_group(measurements: Measurements, math: str, generation: str, rows: lis
     predicted, held_out = _held_out(problem, folds, fixed)
     measured = problem.time_ns[held_out]
     error = errors(predicted, measured)
-    ratio = measured / predicted
+    low, high, coverage = _interval(measured / predicted, folds[held_out])
     parameters, all_overheads = solve(problem, fixed)
     drivers = form_of(family).drivers(problem.work)
     sources: dict[str, int] = {}
@@ -112,9 +114,9 @@ def _fit_group(measurements: Measurements, math: str, generation: str, rows: lis
         },
         "driver_low": [_round(v) for v in np.quantile(drivers, RANGE_QUANTILES[0], axis=0)],
         "driver_high": [_round(v) for v in np.quantile(drivers, RANGE_QUANTILES[1], axis=0)],
-        "low": _round(float(np.quantile(ratio, 0.1))),
-        "high": _round(float(np.quantile(ratio, 0.9))),
-        "coverage": _coverage(ratio, folds[held_out]),
+        "low": _round(low),
+        "high": _round(high),
+        "coverage": round(coverage, 3),
         "held_out": error,
         "held_out_by_gpu": per_gpu,
     }
@@ -143,16 +145,32 @@ def _held_out(
     return predicted[held_out], held_out
 
 
-def _coverage(ratio: Floats, folds: NDArray[np.int64]) -> float:
-    """Share of held-out rows inside an 80% interval made from the other folds' rows (of one fold: from every
-    other row)."""
+def _interval(ratio: Floats, folds: NDArray[np.int64]) -> tuple[float, float, float]:
+    """Ends of the 80% interval of measured / predicted, and its coverage.
+
+    Quantiles of the held-out rows, raised to the least power at which intervals so made from all folds but
+    one hold 80% of that one's rows (of one fold: from every other row): the few size families of a small
+    group are alike and make its quantiles too narrow for the next family.
+    """
     parts = folds if len(set(folds.tolist())) > 1 else np.arange(len(ratio)) % 2
-    inside = np.zeros(len(ratio), dtype=bool)
-    for part in set(parts.tolist()):
-        here = parts == part
-        low, high = np.quantile(ratio[~here], (0.1, 0.9))
-        inside[here] = (ratio[here] >= low) & (ratio[here] <= high)
-    return round(float(inside.mean()), 3)
+    low, high = _quantiles(ratio)
+    power, coverage = WIDENING_POWERS[0], 0.0
+    for power in WIDENING_POWERS:
+        inside = np.zeros(len(ratio), dtype=bool)
+        for part in set(parts.tolist()):
+            here = parts == part
+            below, above = _quantiles(ratio[~here])
+            inside[here] = (ratio[here] >= below**power) & (ratio[here] <= above**power)
+        coverage = float(inside.mean())
+        if coverage >= WANTED_COVERAGE:
+            break
+    return low**power, high**power, coverage
+
+
+def _quantiles(ratio: Floats) -> tuple[float, float]:
+    """10% and 90%, on either side of 1."""
+    low, high = np.quantile(ratio, (0.1, 0.9))
+    return min(1.0, float(low)), max(1.0, float(high))
 
 
 def _by_gpu(
