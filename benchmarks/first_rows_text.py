@@ -35,13 +35,13 @@ launches alone and does not hold a difference in what was run.""",
 side, column sums (`reduction`, 5% of the time at a quarter of the bandwidth, fitted to small sums in traces)
 are probably too slow.""",
     "e2e-00678": """Judgement: kernels; host and loading show for 2%. Convolutions (43%) carry the doubt: no
-half-precision convolution was measured on Ampere, so TF32 channels-last kernels of one A100 trace (32 images)
-stand in. Norms and element-wise kernels run at 78-90% of the bandwidth, which leaves little room. Before
-this comparison the row came out 41% too slow, from three faults in kernel models that the data showed
-without it: max pooling at 3% of the bandwidth (a channels-first H100 kernel scaled by the float32 peak), batch
-norm limited to one block a channel although channels are last, and convolutions carried over from the T4,
-whose 70 W hold it far below its clock. The interval's upper end is too high: it comes from batch norms of 7x7
-images, which the model takes for twice too fast, and is applied to large ones too.""",
+half-precision convolution was measured on Ampere, so TF32 channels-last kernels of one A100 trace (of 32
+images) stand in. Norms and element-wise kernels run at 78-90% of the bandwidth, which leaves little room.
+Before this comparison the row came out 41% too slow, from three faults in kernel models that the data showed
+without it: max pooling at 3% of the bandwidth (a channels-first H100 kernel scaled by the float32 peak),
+batch norm limited to one block a channel although channels are last, and convolutions carried over from the
+T4, whose 70 W hold it far below its clock. The interval's upper end is too high: it comes from batch norms of
+7x7 images, which the model takes for twice too fast, and is applied to large ones too.""",
     "e2e-00682": """Judgement: kernels. The error is well within what V100 convolutions, fitted to DeepBench
 on this very GPU, show on held-out channel pairs (17% in the median).""",
     "e2e-00677": """Judgement: TF32 convolutions and their layout conversions, fitted to one A100 trace of a

@@ -26,6 +26,9 @@ OUTSIDE_WIDENING = 1.6
 """Exponent on the interval's ends outside the fitted sizes."""
 GENERATION_WIDENING = 2.2
 """Exponent for a fit carried over from another GPU generation."""
+ARITHMETIC_WIDENING = 1.5
+"""Exponent for a fit of related arithmetic on the same generation: tensor cores of one GPU run alike, and
+only the efficiency, not the peak, is carried over."""
 
 CARRIED_WIDTH = 0.25
 """Least half-width in log time of a carried-over fit: bandwidth-bound families, the best behaved, are 13-20%
@@ -126,7 +129,8 @@ def price(works: Sequence[KernelWork], gpu: GpuSpec, efficiencies: Efficiencies)
         time[where] = form.time_ns(default_parameters(family) | dict(fit.parameters), columns, device)
         inside = _inside(form.drivers(columns), fit)
         source[where] = np.where(inside & exact, Source.LEARNED, Source.EXTRAPOLATED)
-        widening = np.where(inside, 1.0, OUTSIDE_WIDENING) * (1.0 if exact else GENERATION_WIDENING)
+        carried = ARITHMETIC_WIDENING if fit.generation == gpu.generation else GENERATION_WIDENING
+        widening = np.where(inside, 1.0, OUTSIDE_WIDENING) * (1.0 if exact else carried)
         least = _least_width(fit) if exact else max(CARRIED_WIDTH, _least_width(fit))
         low[where] = np.exp(-np.maximum(-np.log(min(fit.low, 1.0)) * widening, least))
         high[where] = np.exp(np.maximum(np.log(max(fit.high, 1.0)) * widening, least))

@@ -94,7 +94,7 @@ def _fit_group(measurements: Measurements, math: str, generation: str, rows: lis
     predicted, held_out = _held_out(problem, folds, fixed)
     measured = problem.time_ns[held_out]
     error = errors(predicted, measured)
-    low, high, coverage = _interval(measured / predicted, folds[held_out])
+    low, high, coverage = interval_of(measured / predicted, folds[held_out])
     parameters, all_overheads = solve(problem, fixed)
     drivers = form_of(family).drivers(problem.work)
     sources: dict[str, int] = {}
@@ -145,7 +145,7 @@ def _held_out(
     return predicted[held_out], held_out
 
 
-def _interval(ratio: Floats, folds: NDArray[np.int64]) -> tuple[float, float, float]:
+def interval_of(ratio: Floats, folds: NDArray[np.int64]) -> tuple[float, float, float]:
     """Ends of the 80% interval of measured / predicted, and its coverage.
 
     Quantiles of the held-out rows, raised to the least power at which intervals so made from all folds but

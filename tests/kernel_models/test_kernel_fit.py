@@ -16,7 +16,7 @@ from maya.hardware import find_gpu
 from maya.kernel_models.columns import device_columns, peak_flops, work_columns
 from maya.kernel_models.families.gemm import product
 from maya.kernel_models.fit.__main__ import main
-from maya.kernel_models.fit.groups import errors, fit_family
+from maya.kernel_models.fit.groups import errors, fit_family, interval_of
 from maya.kernel_models.fit.host_data import gaps_by_class, issue_times
 from maya.kernel_models.fit.measurements import FOLDS, Measurements, fold_of, resolve_gpu
 from maya.kernel_models.forms import default_parameters, form_of
@@ -63,6 +63,26 @@ def test_the_timing_methods_overhead_is_not_the_kernels() -> None:
 def test_fitting_twice_gives_the_same() -> None:
     rows = streams(default_parameters("pointwise"), 0.05)
     assert fit_family(rows) == fit_family(rows)
+
+
+def test_intervals_widen_until_they_hold_the_next_family() -> None:
+    random = np.random.default_rng(3)
+    families = np.repeat(np.arange(5), 40)
+    alike = np.exp(0.1 * random.standard_normal(200))
+    low, high, coverage = interval_of(alike, families)
+    assert coverage >= 0.78
+    assert (low, high) == pytest.approx((np.exp(-0.128), np.exp(0.128)), abs=0.05)
+    # Each family is off by its own amount: quantiles of four say too little about the fifth.
+    own = np.exp(0.1 * random.standard_normal(200) + np.repeat([-0.3, -0.1, 0.0, 0.15, 0.35], 40))
+    wider_low, wider_high, _ = interval_of(own, families)
+    plain_low, plain_high = np.quantile(own, (0.1, 0.9))
+    assert wider_low < plain_low
+    assert wider_high > plain_high
+
+
+def test_small_groups_hold_out_every_fold_in_turn() -> None:
+    (entry,) = fit_family(streams(default_parameters("pointwise"), 0.02))
+    assert entry["held_out"]["rows"] == entry["rows"] == 300
 
 
 def test_whole_size_families_are_held_out() -> None:
