@@ -34,13 +34,14 @@ class Delivery {
   using Apply = std::function<void(const std::vector<Contribution>&)>;
   Delivery(std::shared_ptr<Exchange> exchange, Round round, Apply apply) : exchange_(std::move(exchange)), round_(std::move(round)), apply_(std::move(apply)) {}
 
+  // Questions never wait for the lock: who holds it may need the GIL that the asker has.
   bool is_ready() {
-    std::lock_guard<std::mutex> lock(mutex_);
-    return !apply_ || exchange_->is_ready(round_);
+    std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
+    return lock && (!apply_ || exchange_->is_ready(round_));
   }
   bool is_done() {
-    std::lock_guard<std::mutex> lock(mutex_);
-    return !apply_;
+    std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
+    return lock && !apply_;
   }
   // Waits for the other ranks.
   void finish() {

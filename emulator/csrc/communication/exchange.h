@@ -225,10 +225,8 @@ class Exchange {
   std::string progress_key(int rank) const { return base_ + "at/" + std::to_string(rank); }
 
   Transport* transport_or_null() {
-    std::call_once(opened_, [this] {
-      WithoutGil free;
-      transport_ = Transport::of(store_);
-    });
+    WithoutGil free;
+    std::call_once(opened_, [this] { transport_ = Transport::of(store_); });
     return transport_->reaches_others() ? transport_.get() : nullptr;
   }
   Transport& transport() {

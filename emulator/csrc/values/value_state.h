@@ -13,7 +13,7 @@ namespace maya {
 // Integers and booleans steer programs (token batches, masks), so they get more.
 constexpr int64_t kKnownFloatBytes = 64 << 10;
 constexpr int64_t kKnownIntegralBytes = 2 << 20;
-constexpr int64_t kKnownByteBytes = 32 << 20;  // pickled objects on their way between ranks
+constexpr int64_t kKnownByteBytes = 16 << 20;  // pickled objects on their way between ranks
 constexpr int64_t kKnownIndexBytes = 32 << 20;  // arange and randperm: orders of a data set
 
 inline int64_t known_limit_bytes(c10::ScalarType type) {

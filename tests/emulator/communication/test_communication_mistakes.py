@@ -166,3 +166,22 @@ def test_options_are_those_of_nccl() -> None:
     work = dist.all_reduce(small(), async_op=True)
     work.wait()
     assert backend._is_initialized()
+
+
+@on_ranks(2)
+def test_an_interrupt_reaches_a_rank_that_waits() -> None:
+    import signal
+
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    if dist.get_rank() == 1:
+        time.sleep(2)
+        dist.all_reduce(small())
+        return
+    signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, 0.5)
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        dist.all_reduce(small())
+    assert time.monotonic() - began < 1.9
