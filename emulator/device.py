@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
-from maya.emulator.backend.library import load, operators_of_build
+from maya.emulator.backend.library import load, operators_of_build, shared_kernels_of_build
 from maya.emulator.backend.operators import kernels_to_refuse
 from maya.emulator.process_end import wait_for_autograd_at_exit
 from maya.errors import UsageError
@@ -74,6 +74,9 @@ def install_device(settings: DeviceSettings) -> ModuleType:
     native.register_operators([name for name in operators_of_build() if name not in direct])
     for key, names in kernels_to_refuse().items():
         native.refuse_operators(key, names)
+    shared = shared_kernels_of_build()
+    native.share_kernels("SparseCPU", "SparseCUDA", list(shared.sparse))
+    native.share_kernels("CPU", "CUDA", list(shared.to_sparse))
     register_missing_shapes()
     install_torch_cuda(native, gpu, settings.visible_gpus, driver)
     wait_for_autograd_at_exit()

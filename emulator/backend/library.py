@@ -14,12 +14,20 @@ from types import ModuleType
 
 from maya.emulator.backend.cache import SOURCES, build_folder, build_lock
 from maya.emulator.backend.compiler import compile_library, find_compiler
-from maya.emulator.backend.operators import cuda_operators, read_operators, write_operators
+from maya.emulator.backend.operators import (
+    SharedKernels,
+    cuda_operators,
+    read_operators,
+    shared_kernels,
+    write_operators,
+)
 from maya.errors import MayaError
 
 MODULE_NAME = "maya_device"
 LIBRARY = f"{MODULE_NAME}.so"
 OPERATORS = "operators.txt"
+SHARED_SPARSE = "shared_sparse.txt"
+SHARED_TO_SPARSE = "shared_to_sparse.txt"
 OLDEST_TORCH = (2, 13)
 
 
@@ -53,6 +61,16 @@ def operators_of_build() -> list[str]:
     loaded = load().__file__
     assert loaded is not None
     return read_operators(Path(loaded).parent / OPERATORS)
+
+
+def shared_kernels_of_build() -> SharedKernels:
+    """The operators whose CPU kernels serve the device too, as found when the backend was built."""
+    loaded = load().__file__
+    assert loaded is not None
+    folder = Path(loaded).parent
+    return SharedKernels(
+        tuple(read_operators(folder / SHARED_SPARSE)), tuple(read_operators(folder / SHARED_TO_SPARSE))
+    )
 
 
 def _check_torch() -> None:
@@ -91,6 +109,9 @@ def _build(folder: Path, *, quiet: bool) -> None:
     work = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     try:
         write_operators(work / OPERATORS, cuda_operators())
+        shared = shared_kernels()
+        write_operators(work / SHARED_SPARSE, list(shared.sparse))
+        write_operators(work / SHARED_TO_SPARSE, list(shared.to_sparse))
         compile_library(compiler, SOURCES / "backend.cpp", work / LIBRARY, MODULE_NAME)
         shutil.rmtree(folder, ignore_errors=True)
         work.rename(folder)

@@ -12,6 +12,7 @@
 #include "communication/python_class.h"
 
 TORCH_LIBRARY_IMPL(aten, CUDA, library) { maya::register_direct_kernels(library); }
+TORCH_LIBRARY_IMPL(aten, SparseCUDA, library) { maya::register_sparse_kernels(library); }
 TORCH_LIBRARY_IMPL(_, CUDA, library) { library.fallback(torch::CppFunction::makeFromBoxedFunction<&maya::any_operator>()); }
 TORCH_LIBRARY_IMPL(_, SparseCUDA, library) { library.fallback(torch::CppFunction::makeFromBoxedFunction<&maya::no_kernel>()); }
 TORCH_LIBRARY_IMPL(_, SparseCsrCUDA, library) { library.fallback(torch::CppFunction::makeFromBoxedFunction<&maya::no_kernel>()); }

@@ -71,6 +71,7 @@ inline void bind_machine(py::module_& module) {
   module.def("direct_operators", &direct_operators);
   module.def("register_operators", &register_operators);
   module.def("refuse_operators", &refuse_operators, py::arg("dispatch_key"), py::arg("names"));
+  module.def("share_kernels", &share_kernels, py::arg("from_key"), py::arg("to_key"), py::arg("names"));
   module.def("device_count", [] { return machine().device_count; });
   module.def("current_device", [] { return static_cast<int>(current_device_index); });
   module.def("set_device", [](int device) {

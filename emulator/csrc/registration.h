@@ -16,6 +16,7 @@
 #include "kernels/indexing.h"
 #include "kernels/reads.h"
 #include "kernels/rnn.h"
+#include "kernels/sparse.h"
 #include "kernels/storage_changes.h"
 
 namespace maya {
@@ -86,6 +87,8 @@ inline std::vector<std::string> register_operators(const std::vector<std::string
       continue;
     }
     auto kernel = indexes_with_masks(base) ? c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<IndexingKernel>())
+        : base == "_embedding_bag_backward" && dot == std::string::npos
+        ? c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<EmbeddingBagBackwardKernel>())
         : base == "_grouped_mm"            ? c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<GroupedProductKernel>())
                                            : c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<BoxedKernel>());
     registrations().push_back(c10::Dispatcher::singleton().registerImpl(full, c10::DispatchKey::CUDA, std::move(kernel), std::nullopt, nullptr, "maya"));
@@ -108,6 +111,20 @@ inline void refuse_operators(const std::string& key, const std::vector<std::stri
     if (!c10::Dispatcher::singleton().findSchema(full)) continue;
     registrations().push_back(c10::Dispatcher::singleton().registerImpl(full, c10::parseDispatchKey(key), c10::KernelFunction::makeFromBoxedFunction<&no_kernel>(), std::nullopt,
                                                                         nullptr, "maya"));
+  }
+}
+
+// Gives each named operator, for `to`, the kernel that torch has for `from`: those are one C++ function
+// for the CPU and CUDA.
+inline void share_kernels(const std::string& from, const std::string& to, const std::vector<std::string>& names) {
+  SilentWarnings silent;
+  c10::WarningUtils::WarningHandlerGuard guard(&silent);
+  for (const auto& name : names) {
+    auto dot = name.find('.');
+    auto op = c10::Dispatcher::singleton().findSchema({"aten::" + name.substr(0, dot), dot == std::string::npos ? "" : name.substr(dot + 1)});
+    if (!op) continue;
+    auto kernel = first_kernel(*op, c10::parseDispatchKey(from));
+    if (kernel) registrations().push_back(c10::Dispatcher::singleton().registerImpl(op->operator_name(), c10::parseDispatchKey(to), *kernel, std::nullopt, nullptr, "maya"));
   }
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from maya.emulator.shapes.layout import empty
@@ -30,12 +31,22 @@ def linalg_lstsq_out(
     rank: Tensor,
     singular_values: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """On a GPU the only driver is gels, which tells neither ranks nor singular values."""
+    """On a GPU the only driver is gels, which tells neither ranks nor singular values.
+
+    The solution is the upper part of the buffer that LAPACK's order fills, as tall as the input
+    (aten/src/ATen/native/BatchLinearAlgebra.cpp).
+    """
     del rcond, driver
+    if input.dtype in (torch.float16, torch.bfloat16):
+        raise RuntimeError("linalg.lstsq: This function doesn't handle types other than float and double")
     *batch, rows, columns = input.shape
     vector = b.dim() == input.dim() - 1
     width = [] if vector else [b.shape[-1]]
+    buffer = empty(input, [*batch, *width, max(rows, columns)])
+    buffer = buffer if vector else buffer.mT
+    view = buffer[..., :columns] if vector else buffer[..., :columns, :]
     solution.resize_([*batch, columns, *width])
+    solution.set_(view) if view.numel() else None
     residuals.resize_([*batch, *width] if rows > columns and not vector else [0])
     rank.resize_([0])
     singular_values.resize_([0])

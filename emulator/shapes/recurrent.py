@@ -51,6 +51,17 @@ def _cudnn_init_dropout_state(
     return torch.empty(0, dtype=dtype or torch.uint8, device=device or "meta")
 
 
+def _thnn_fused_lstm_cell(
+    input_gates: Tensor,
+    hidden_gates: Tensor,
+    cx: Tensor,
+    input_bias: Tensor | None = None,
+    hidden_bias: Tensor | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    del hidden_gates, input_bias, hidden_bias
+    return empty(cx, cx.shape), empty(cx, cx.shape), empty(input_gates, input_gates.shape)
+
+
 def _thnn_fused_gru_cell(
     input_gates: Tensor, hidden_gates: Tensor, hx: Tensor, *_: Any
 ) -> tuple[Tensor, Tensor]:
@@ -76,4 +87,8 @@ SHAPES: dict[str, Any] = {
     "_cudnn_init_dropout_state": _cudnn_init_dropout_state,
     "_thnn_fused_gru_cell": _thnn_fused_gru_cell,
     "_thnn_fused_gru_cell_backward": _thnn_fused_gru_cell_backward,
+}
+REPLACED: dict[str, Any] = {
+    # torch's own (2.13, 2.14) fails on a cell without biases.
+    "_thnn_fused_lstm_cell": _thnn_fused_lstm_cell,
 }

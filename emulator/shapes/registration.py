@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import torch
@@ -42,7 +43,8 @@ _libraries: list[Any] = []  # a registration lasts as long as its library object
 def register_missing_shapes() -> list[str]:
     """Register a meta kernel for every operator below that has none in this torch.
 
-    What torch itself has, or gets in a later version, is never replaced. Idempotent.
+    What torch itself has, or gets in a later version, is replaced only where it is known to be wrong
+    (the topics' REPLACED). Idempotent.
 
     Returns:
         the operators registered, as `name.overload`.
@@ -57,6 +59,11 @@ def register_missing_shapes() -> list[str]:
             if _is_missing(f"aten::{name}"):
                 library.impl(name, kernel)
                 registered.append(name)
+        for name, kernel in getattr(topic, "REPLACED", {}).items():
+            with warnings.catch_warnings():  # that it overrides a kernel
+                warnings.simplefilter("ignore")
+                library.impl(name, kernel)
+            registered.append(name)
     return registered
 
 

@@ -48,6 +48,7 @@ struct BoxedKernel final : c10::OperatorKernel {
       make_unknown(op, facts, arguments, call, *cached, results);
     }
     record(facts, arguments, results, cached.get(), call);
+    if (facts.counts_versions) count_versions(facts, arguments);
     stack->resize(begin);
     for (auto& result : results) stack->push_back(std::move(result));
   }
@@ -84,14 +85,20 @@ struct BoxedKernel final : c10::OperatorKernel {
     return made;
   }
 
+  // Autograd's wrappers leave the versions of these lists to the kernels (ForeachUtils.h).
+  static void count_versions(const OperatorFacts& facts, c10::ArrayRef<at::IValue> arguments) {
+    for (size_t a = 0; a < arguments.size(); ++a)
+      if (facts.writes(a))
+        for_each_tensor(arguments[a], [](const at::Tensor& tensor) {
+          if (!tensor.is_inference()) tensor.unsafeGetTensorImpl()->bump_version();
+        });
+  }
+
   static void resize_out_arguments(const CachedCall& cached, torch::jit::Stack& stack, size_t begin) {
     for (const auto& [argument, meta] : cached.resized) {
       const auto& out = stack[begin + argument].toTensor();
       at::IntArrayRef sizes(meta.sizes.data(), meta.sizes.size());
-      if (out.sizes() == sizes) continue;
-      resize_device_tensor(out, sizes);
-      // A fresh out= takes the layout that the kernel likes, column by column in linear algebra.
-      if (meta.dense) out.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, {meta.strides.data(), meta.strides.size()});
+      if (out.sizes() != sizes) resize_device_tensor(out, sizes, at::IntArrayRef(meta.strides.data(), meta.strides.size()));
     }
   }
 

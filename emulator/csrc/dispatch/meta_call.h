@@ -8,6 +8,7 @@
 #include "../values/policy.h"
 #include "argument_checks.h"
 #include "call_arguments.h"
+#include "compiled_dtypes.h"
 #include "convolution_format.h"
 #include "dtype_checks.h"
 #include "functional_sibling.h"
@@ -84,6 +85,7 @@ std::shared_ptr<CachedCall> select_unknown(const OperatorFacts& facts, c10::Arra
 inline std::shared_ptr<const CachedCall> call_meta(const c10::OperatorHandle& op, const OperatorFacts& facts, c10::ArrayRef<at::IValue> arguments, bool computable) {
   check_dtypes(facts, arguments);
   ArgumentChecks(facts, arguments).run();
+  check_kernel_arguments(facts, arguments);
   auto call = std::make_shared<CachedCall>();
   torch::jit::Stack stack;
   for (const auto& argument : arguments) stack.push_back(map_tensors(argument, c10::Device(c10::kMeta), meta_like));
@@ -94,7 +96,9 @@ inline std::shared_ptr<const CachedCall> call_meta(const c10::OperatorHandle& op
   } else {
     try {
       at::AutoDispatchBelowADInplaceOrView below;
-      op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), &stack);
+      const c10::DispatchKeySet keys(c10::DispatchKey::Meta);
+      if (facts.meta) facts.meta->callBoxed(op, keys, &stack);
+      else op.redispatchBoxed(keys, &stack);
     } catch (const c10::NotImplementedError& error) {
       Statistics::instance().note_missing_meta(facts.name, error.what_without_backtrace());
       if (facts.has_out) {
@@ -110,6 +114,7 @@ inline std::shared_ptr<const CachedCall> call_meta(const c10::OperatorHandle& op
       answered = false;  // in place: the outputs are the arguments, no shape to learn
     }
   }
+  check_full_precision(facts, arguments);
   if (!facts.data_dependent) {
     for (size_t r = 0; r < facts.return_count; ++r) {
       call->outputs.emplace_back();

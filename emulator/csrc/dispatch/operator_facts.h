@@ -4,15 +4,14 @@
 #include <ATen/core/enum_tag.h>
 
 #include <string>
-#include <unordered_set>
 #include <vector>
 
 #include "../recording/recorder.h"
 #include "key.h"
+#include "name_set.h"
+#include "native_meta.h"
 
 namespace maya {
-
-using NameSet = std::unordered_set<std::string_view>;
 
 // Selections whose output size depends on values.
 inline const NameSet& data_dependent_operators() {
@@ -50,8 +49,10 @@ struct OperatorFacts {
   bool keeps_statistics = false;  // batch normalization, which saves mean and deviation for its backward
   enum class Absorbs : uint8_t { None, Zero, True } absorbs = Absorbs::None;  // an operand that decides the result alone
   bool random = false;
+  bool counts_versions = false;
   bool index_factory = false;
   enum class Finite : uint8_t { None, False, True, CompareScalar, CompareTensor } finite = Finite::None;
+  std::optional<c10::KernelFunction> meta;  // where the meta kernel to ask is not the registered one
 
   explicit OperatorFacts(const c10::OperatorHandle& op) {
     const auto& schema = op.schema();
@@ -65,6 +66,7 @@ struct OperatorFacts {
     read_returns(schema);
     classify(op);
     find_unannounced_writes();
+    meta = native_meta(op, base_name);
   }
 
   bool writes(size_t argument) const { return (written_arguments >> argument) & 1; }
@@ -146,6 +148,7 @@ struct OperatorFacts {
     if (plain_name == "mul" || plain_name == "bitwise_and" || plain_name == "logical_and") absorbs = Absorbs::Zero;
     if (plain_name == "bitwise_or" || plain_name == "logical_or") absorbs = Absorbs::True;
     fills = !has_out && (base_name == "fill_" || base_name == "zero_" || base_name == "_foreach_zero_");
+    counts_versions = base_name.find("_foreach_") == 0 && base_name.back() == '_';
     index_factory = base_name == "arange" || base_name == "randperm";
     keeps_statistics = base_name.find("native_batch_norm") != std::string::npos;
     random = generator_arguments != 0 || base_name == "native_dropout";

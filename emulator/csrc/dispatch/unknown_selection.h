@@ -53,7 +53,7 @@ inline std::shared_ptr<CachedCall> select_unknown(const OperatorFacts& facts, c1
     int64_t at_least = arguments.size() > 2 && arguments[2].isInt() ? arguments[2].toInt() : 0;
     bool weighted = arguments.size() > 1 && arguments[1].isTensor() && arguments[1].toTensor().defined();
     if (is_known(self) && self.numel() > 0) at_least = std::max(at_least, host(self).max().item<int64_t>() + 1);
-    add_selection_output(*call, {std::max<int64_t>(at_least, 1)}, weighted ? c10::kDouble : c10::kLong);
+    add_selection_output(*call, {std::max<int64_t>(at_least, 1)}, !weighted ? c10::kLong : arguments[1].toTensor().scalar_type() == c10::kFloat ? c10::kFloat : c10::kDouble);
   } else if (name == "repeat_interleave") {
     int64_t total = arguments.size() > 1 && arguments[1].isInt() ? arguments[1].toInt() : self.numel();
     add_selection_output(*call, {total}, self.scalar_type());

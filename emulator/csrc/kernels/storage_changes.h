@@ -32,10 +32,18 @@ inline void resize_storage(c10::StorageImpl* storage, size_t bytes) {
   grow_storage(storage, bytes);
 }
 
-inline void resize_device_tensor(const at::Tensor& tensor, at::IntArrayRef sizes) {
+// `strides`: contiguous if not given.
+inline void resize_device_tensor(const at::Tensor& tensor, at::IntArrayRef sizes, at::OptionalIntArrayRef strides = std::nullopt) {
   auto* impl = tensor.unsafeGetTensorImpl();
-  impl->set_sizes_contiguous(sizes);
-  size_t needed = static_cast<size_t>(impl->numel() + impl->storage_offset()) * impl->itemsize();
+  int64_t extent = 1;
+  if (strides) {
+    impl->set_sizes_and_strides(sizes, *strides);
+    for (size_t d = 0; d < sizes.size(); ++d) extent += std::max<int64_t>(sizes[d] - 1, 0) * (*strides)[d];
+  } else {
+    impl->set_sizes_contiguous(sizes);
+    extent = impl->numel();
+  }
+  size_t needed = static_cast<size_t>(extent + impl->storage_offset()) * impl->itemsize();
   auto* storage = impl->unsafe_storage().unsafeGetStorageImpl();
   if (storage->nbytes() < needed && impl->numel() > 0) grow_storage(storage, needed);
 }
