@@ -1,5 +1,6 @@
 """Attention: the functional form under each backend, masks, grouped queries, and the layers built on it."""
 
+# ruff: noqa: E501 - a case is one line
 from __future__ import annotations
 
 from generated_case import Case, Input, backwards

@@ -1,5 +1,6 @@
 """Hooks, double backward, custom functions, checkpoints, saved-tensor hooks and rules of autograd."""
 
+# ruff: noqa: E501 - a case is one line
 from __future__ import annotations
 
 from generated_case import Case, Input, layouts

@@ -1,5 +1,6 @@
 """Elementwise operators, type promotion, reductions, casts and in-place writes."""
 
+# ruff: noqa: E501 - a case is one line
 from __future__ import annotations
 
 from generated_case import Case, Input, backwards, layouts

@@ -1,5 +1,6 @@
 """Embeddings and embedding bags, dense and sparse gradients, one-hot and embedding-like losses."""
 
+# ruff: noqa: E501 - a case is one line
 from __future__ import annotations
 
 from generated_case import Case, Input, backwards, index

@@ -1,5 +1,6 @@
 """Fourier transforms and complex numbers."""
 
+# ruff: noqa: E501 - a case is one line
 from __future__ import annotations
 
 from generated_case import Case, Input, backwards, layouts

@@ -1,5 +1,6 @@
 """torch.func: grad, vmap, jvp, vjp, jacobians and Hessians over functions of every kind, and forward mode."""
 
+# ruff: noqa: E501 - a case is one line
 from __future__ import annotations
 
 from generated_case import Case, Input, layouts

@@ -1,5 +1,6 @@
 """Indexing of all kinds: slices, lists, masks, gather and scatter, index operators, views and in-place writes."""
 
+# ruff: noqa: E501 - a case is one line
 from __future__ import annotations
 
 from generated_case import Case, Input, backwards, index, layouts
@@ -127,7 +128,7 @@ def _by_index(draw: st.DrawFn) -> Case:
         "fill": f"x.index_fill({dim}, i, 3.0)",
         "take": "x.take(i)",
         "put": "x.put(i, x.new_ones(i.shape), accumulate=True)",
-        "swap": f"torch.index_select(x.mT if x.dim() > 1 else x, 0, i)",
+        "swap": "torch.index_select(x.mT if x.dim() > 1 else x, 0, i)",
         "copy": f"x.index_copy({dim}, torch.arange(s.shape[{dim}], device=D), s)",
         "reduce": f"x.index_reduce({dim}, i, s, 'amax')",
     }[name]

@@ -1,5 +1,6 @@
 """Products and factorizations of matrices, batched, mistaken and of no size."""
 
+# ruff: noqa: E501 - a case is one line
 from __future__ import annotations
 
 from generated_case import Case, Input, backwards, layouts
@@ -123,7 +124,7 @@ def _factorization(draw: st.DrawFn) -> Case:
                 "torch.linalg.det(a)",
                 "torch.linalg.slogdet(a)",
                 "torch.linalg.solve(a, b)",
-                f"torch.linalg.solve(a, b.mT, left=False)",
+                "torch.linalg.solve(a, b.mT, left=False)",
                 "torch.linalg.lu(a)",
                 "torch.linalg.lu_factor(a)",
                 "torch.linalg.ldl_factor(a)",
@@ -144,7 +145,7 @@ def _factorization(draw: st.DrawFn) -> Case:
                 "torch.linalg.vector_norm(t, 3, dim=-1)",
                 "torch.linalg.matrix_norm(t, 'nuc')",
                 "torch.linalg.cross(side[..., :1].expand(*side.shape[:-2], 3, 1), side[..., :1].expand(*side.shape[:-2], 3, 1), dim=-2) if side.shape[-2] == 3 else side",
-                f"torch.linalg.solve_triangular(torch.tril(a), b, upper=False)",
+                "torch.linalg.solve_triangular(torch.tril(a), b, upper=False)",
                 "torch.cholesky_solve(b, torch.linalg.cholesky(a))",
                 "torch.cholesky_inverse(torch.linalg.cholesky(a))",
                 "torch.linalg.inv(t)",

@@ -1,5 +1,6 @@
 """Random tensors, distributions and dropout: everything but the numbers themselves is compared."""
 
+# ruff: noqa: E501 - a case is one line
 from __future__ import annotations
 
 from generated_case import Case, Input, backwards, layouts

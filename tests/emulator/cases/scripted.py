@@ -1,5 +1,6 @@
 """torch.jit: traced functions, frozen and saved modules; and torch.fx."""
 
+# ruff: noqa: E501 - a case is one line
 from __future__ import annotations
 
 from generated_case import Case, Input, layouts
