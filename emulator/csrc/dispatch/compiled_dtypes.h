@@ -54,8 +54,9 @@ inline void check_random_dtype(const OperatorFacts& facts, c10::ArrayRef<at::IVa
 // Part of ConvParams' checks (aten/src/ATen/native/Convolution.cpp), which every backend shares.
 inline void check_bias(const OperatorFacts& facts, c10::ArrayRef<at::IValue> arguments) {
   if (facts.name != "aten::convolution") return;
-  const auto& bias = argument_named(facts, arguments, "bias")->toTensor();
-  if (!bias.defined()) return;
+  const auto* given = argument_named(facts, arguments, "bias");
+  if (!given->isTensor() || !given->toTensor().defined()) return;
+  const auto& bias = given->toTensor();
   const auto& weight = argument_named(facts, arguments, "weight")->toTensor();
   bool transposed = argument_named(facts, arguments, "transposed")->toBool();
   int64_t channels = transposed ? weight.size(1) * argument_named(facts, arguments, "groups")->toInt() : weight.size(0);
