@@ -82,7 +82,11 @@ MISTAKES: dict[str, tuple[type[Exception], str, Mistake]] = {
         lambda m: m(zeros(3, dtype=torch.bool)) - m(zeros(3, dtype=torch.bool)),
     ),
     "no such GPU": (RuntimeError, "invalid device ordinal", lambda m: m(zeros(1)).to("cuda:7")),
-    "sparse": (NotImplementedError, "sparse", lambda m: torch.sparse.mm(m(zeros(2, 2)).to_sparse(), m(zeros(2, 2)))),
+    "sparse": (
+        NotImplementedError,
+        "sparse",
+        lambda m: torch.sparse.mm(m(zeros(2, 2)).to_sparse(), m(zeros(2, 2))),
+    ),
 }
 
 
