@@ -256,6 +256,7 @@ def report(found: Sequence[Compared], variants: Sequence[Compared]) -> str:
         lines += ["", "## The same with eight GPUs (DistributedDataParallel), worst first", ""]
         lines += [*error_table(several), ""]
         lines += [text.summary([one.error for one in several], sum(one.inside for one in several))]
+        lines += ["", text.SEVERAL]
     lines += ["", "## Where the predicted time goes, and which part carries the error", "", text.PARTS]
     for one in sorted(single, key=lambda one: (one.row.id not in ASKED_FOR, -abs(one.error))):
         what = f"{one.row.script.partition('_')[0]} {' '.join(one.row.options)}"
