@@ -2,7 +2,7 @@
 
 A function marked `@on_ranks(n)` runs in each of n processes that see torchrun's environment and n
 GPUs, after `init_process_group("nccl")`; it asks `dist.get_rank()` who it is. One warm process
-serves a test module. Arguments (parametrized values) have to survive JSON.
+serves all test modules. Arguments (parametrized values) have to survive JSON.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 HERE = Path(__file__).parent
@@ -33,14 +34,14 @@ ANSWER_TIMEOUT_S = 300.0
 
 
 class Host:
-    """The warm process of one test module."""
+    """The warm process."""
 
-    def __init__(self, module: str) -> None:
+    def __init__(self) -> None:
         self._output = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the process
         requests, self._requests = os.pipe()
         self._answers, answers = os.pipe()
         self._process = subprocess.Popen(
-            [sys.executable, __file__, module, str(requests), str(answers)],
+            [sys.executable, __file__, str(requests), str(answers)],
             pass_fds=(requests, answers),
             env={**os.environ, "PYTHONPATH": f"{HERE}:{SUPPORT}:{os.environ.get('PYTHONPATH', '')}"},
             stdout=self._output,
@@ -76,7 +77,7 @@ class Host:
         self._process.wait()
 
 
-_hosts: dict[str, Host] = {}
+_hosts: list[Host] = []
 _in_host = False
 
 
@@ -90,13 +91,11 @@ def on_ranks(ranks: int, *, start: bool = True) -> Callable[[Callable[..., None]
 
         @functools.wraps(test)
         def run(**arguments: Any) -> None:
-            host = _hosts.get(module)
-            if host is None or not host.alive:
-                for other in _hosts.values():
-                    other.stop()
+            if _hosts and not _hosts[-1].alive:
                 _hosts.clear()
-                host = _hosts[module] = Host(module)
-            if failure := host.call([test.__name__, arguments, ranks, start]):
+            if not _hosts:
+                _hosts.append(Host())
+            if failure := _hosts[-1].call([module, test.__name__, arguments, ranks, start]):
                 raise AssertionError(failure)
 
         return run
@@ -106,27 +105,32 @@ def on_ranks(ranks: int, *, start: bool = True) -> Callable[[Callable[..., None]
 
 @atexit.register
 def _stop_hosts() -> None:
-    for host in _hosts.values():
+    for host in _hosts:
         host.stop()
 
 
-def _serve(module_path: str, requests: int, answers: int) -> None:
+def _serve(requests: int, answers: int) -> None:
     global _in_host
     _in_host = True
     sys.modules["on_ranks"] = sys.modules["__main__"]
     import ranks_gpu  # noqa: F401 - installs the device
 
-    specification = importlib.util.spec_from_file_location("tests_on_ranks", module_path)
+    with os.fdopen(requests) as lines:
+        for line in lines:
+            path, name, arguments, ranks, start = json.loads(line)
+            failure = _run(getattr(_module(path), name), arguments, ranks, start)
+            os.write(answers, (json.dumps(failure) + "\n").encode())
+
+
+@functools.cache
+def _module(path: str) -> ModuleType:
+    specification = importlib.util.spec_from_file_location(Path(path).stem, path)
     assert specification is not None
     assert specification.loader is not None
     module = importlib.util.module_from_spec(specification)
     sys.modules[specification.name] = module
     specification.loader.exec_module(module)
-    with os.fdopen(requests) as lines:
-        for line in lines:
-            name, arguments, ranks, start = json.loads(line)
-            failure = _run(getattr(module, name), arguments, ranks, start)
-            os.write(answers, (json.dumps(failure) + "\n").encode())
+    return module
 
 
 def _run(test: Callable[..., None], arguments: dict[str, Any], ranks: int, start: bool) -> str | None:
@@ -208,4 +212,4 @@ def _be_rank(
 
 
 if __name__ == "__main__":
-    _serve(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
+    _serve(int(sys.argv[1]), int(sys.argv[2]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import time
 from collections.abc import Callable
@@ -13,6 +14,10 @@ from maya.emulator.device import DeviceSettings, install_device
 from maya.emulator.torch_distributed import install
 from maya.hardware import find_gpu
 from maya.traces import COMMUNICATION_DTYPE, OPERATION_DTYPE, Kind
+
+# What training imports on its way: once here, not in every rank of every test.
+for name in ("_dynamo", "_decomp", "_refs", "_meta_registrations", "distributed.fsdp", "distributed.tensor"):
+    importlib.import_module(f"torch.{name}")
 
 native = install_device(DeviceSettings(find_gpu("H100-SXM5-80GB"), visible_gpus=4))
 
