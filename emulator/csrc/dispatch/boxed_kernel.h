@@ -13,6 +13,7 @@
 #include "meta_call.h"
 #include "operator_facts.h"
 #include "shape_cache.h"
+#include "../kernels/scratch_memory.h"
 #include "../kernels/storage_changes.h"
 #include "../kernels/workspaces.h"
 #include "tape.h"
@@ -22,7 +23,10 @@ namespace maya {
 
 struct BoxedKernel final : c10::OperatorKernel {
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
-    std::call_once(prepared_, [&] { facts_ = std::make_unique<OperatorFacts>(op); });
+    std::call_once(prepared_, [&] {
+      facts_ = std::make_unique<OperatorFacts>(op);
+      scratch_ = std::make_unique<ScratchMemory>(*facts_);
+    });
     const auto& facts = *facts_;
     const size_t begin = stack->size() - facts.argument_count;
     c10::ArrayRef<at::IValue> arguments(stack->data() + begin, facts.argument_count);
@@ -47,6 +51,7 @@ struct BoxedKernel final : c10::OperatorKernel {
       results.clear();
       make_unknown(op, facts, arguments, call, *cached, results);
     }
+    scratch_->pass_through(arguments, current_device_index);
     record(facts, arguments, results, cached.get(), call);
     if (facts.counts_versions) count_versions(facts, arguments);
     stack->resize(begin);
@@ -332,6 +337,7 @@ struct BoxedKernel final : c10::OperatorKernel {
 
   std::once_flag prepared_;
   std::unique_ptr<OperatorFacts> facts_;
+  std::unique_ptr<ScratchMemory> scratch_;
   ShapeCache cache_;
 };
 
