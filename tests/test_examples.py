@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -24,6 +25,7 @@ def train(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         timeout=240,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},  # the operators are tiny
     )
 
 

@@ -167,3 +167,15 @@ def test_resnet50_has_the_usual_parameters() -> None:
     )
     done = run(EXAMPLES, "-c", code)
     assert int(done.stdout) == SIZES["resnet50"][0], done.stderr
+
+
+def test_sparse_gradients_spare_dlrm_its_dense_ones(
+    tmp_path: Path, predictions: Callable[[str], dict[str, Any]]
+) -> None:
+    sparse = emulate(tmp_path, "dlrm", "--sparse")
+    dense = predictions("dlrm")
+    assert (sparse["verdict"], sparse["iterations"]) == ("ok", 3)
+    tables = 8 * 1_000_000 * 64 * 4
+    saved = dense["peak_memory_bytes"]["allocated"] - sparse["peak_memory_bytes"]["allocated"]
+    assert saved > 0.9 * tables
+    assert sparse["iteration_time_ms"] < 0.7 * dense["iteration_time_ms"]
