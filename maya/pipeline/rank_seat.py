@@ -87,7 +87,10 @@ def take_seat(seat: Seat) -> int:
 
 
 def _by_lines(stream: TextIO) -> None:
-    """Whole lines, as soon as they are: torchrun's workers run unbuffered, and their lines interleave."""
+    """Whole lines, as soon as they are: torchrun's workers run unbuffered, and their lines interleave.
+
+    So do ours under PYTHONUNBUFFERED, unless `write_through` is taken back.
+    """
     reconfigure = getattr(stream, "reconfigure", None)
     if reconfigure is not None:
-        reconfigure(line_buffering=True)
+        reconfigure(line_buffering=True, write_through=False)

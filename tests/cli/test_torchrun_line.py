@@ -27,7 +27,7 @@ LINES = [
     "-m --nproc-per-node 2 pkg.train --x",
     "--module --nproc-per-node 2 pkg.train -m y",
     "--run-path --nproc-per-node 2 /abs/train.py",
-    "--monitor-interval 0.5 --start-method fork --local-addr here --rdzv-conf a=1,b=2 --nproc-per-node 2 x.py",
+    "--monitor-interval 0.5 --start-method fork --local-addr h --rdzv-conf a=1,b=2 --nproc-per-node 2 x.py",
     "--event-log-handler null --signals-to-handle SIGTERM --nproc-per-node 2 x.py",
     "--virtual-local-rank --nproc-per-node 2 x.py",
     "--shutdown-timeout 9 --nproc-per-node 2 x.py -- --nnodes 3",
