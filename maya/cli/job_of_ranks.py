@@ -72,17 +72,8 @@ def job_of(
         if counts == Counts():
             return Job(tuple(words), is_module, None, visible_gpus or 1)
         most = 1 if counts.nnodes is None else torchrun.nodes(counts.nnodes, "--nnodes")[1]
-        line = torchrun.parse(
-            ["--standalone", "--", *words] if words else ["--standalone", ""],
-            passes_local_rank=False,
-            environment={},
-        )
-        line = replace(
-            line,
-            nnodes=most,
-            fewest_nodes=most,
-            nproc_per_node=counts.nproc_per_node or "1",
-            is_module=is_module,
+        line = torchrun.standalone(
+            words, is_module=is_module, nproc_per_node=counts.nproc_per_node or "1", nnodes=most
         )
         option = "--nproc-per-node"
     else:
@@ -111,7 +102,7 @@ def job_of(
         tee=torchrun.streams_of(line.tee, "--tee", nproc),
     )
     return Job(
-        line.program if words else (),
+        line.program,
         line.is_module,
         launch,
         visible_gpus or nproc,

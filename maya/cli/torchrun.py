@@ -147,9 +147,7 @@ def parse(words: Sequence[str], *, passes_local_rank: bool, environment: Mapping
     local = options.standalone or (most == 1 and not options.rdzv_endpoint and port is None)
     run_id = options.rdzv_id
     if options.standalone or (local and options.rdzv_backend == "static"):
-        # torchrun takes a random one; ours is random-looking, and the same for the same command
-        run_id = str(uuid.uuid5(uuid.NAMESPACE_OID, " ".join(program)))
-        port = None
+        run_id, port = run_id_of(program), None
     return TorchrunLine(
         nnodes=most,
         nproc_per_node=options.nproc_per_node,
@@ -168,6 +166,25 @@ def parse(words: Sequence[str], *, passes_local_rank: bool, environment: Mapping
         redirects=options.redirects,
         tee=options.tee,
         fewest_nodes=fewest,
+    )
+
+
+def run_id_of(program: Sequence[str]) -> str:
+    """torchrun's id of a job on one node: a random UUID there, here the same for the same command."""
+    return str(uuid.uuid5(uuid.NAMESPACE_OID, " ".join(program)))
+
+
+def standalone(program: Sequence[str], *, is_module: bool, nproc_per_node: str, nnodes: int) -> TorchrunLine:
+    """What `torchrun --standalone` with these counts asks for."""
+    return TorchrunLine(
+        nnodes=nnodes,
+        nproc_per_node=nproc_per_node,
+        program=tuple(program),
+        is_module=is_module,
+        launch=Launch(nproc_per_node=1, run_id=run_id_of(program)),
+        redirects="0",
+        tee="0",
+        fewest_nodes=nnodes,
     )
 
 

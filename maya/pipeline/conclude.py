@@ -36,6 +36,13 @@ from maya.traces import (
     write_manifest,
 )
 
+SPAWN_ERRORS = frozenset({"ProcessRaisedException", "ProcessExitedException"})
+"""What `torch.multiprocessing.spawn` raises when a process that it started has failed."""
+SPAWN_NOTE = (
+    "processes that a script starts itself see no emulated GPU; where they are ranks, let torchrun's way "
+    "start them: maya run --nproc-per-node G script.py, the script reading RANK and LOCAL_RANK"
+)
+
 
 def conclude(
     request: RunRequest, gpu: GpuSpec, folder: RunFolder, end: ChildEnd, console: Console
@@ -73,6 +80,8 @@ def conclude(
         write_manifest(folder.partial, replace(manifest, cause=predicted.prediction.cause or ""))
         run_dir = folder.complete()
     console.detail(f"wrote {run_dir}")
+    if (job.telling.cause or {}).get("type") in SPAWN_ERRORS:
+        console.note(SPAWN_NOTE)
     code = job.exit_code
     if predicted.cannot_meet:  # the ranks ended well here, where large collectives wait for nobody
         code = code or EXIT_FAILURE

@@ -62,7 +62,7 @@ def main() -> int:
 
 
 def _launch(values: dict[str, Any], run_dir: Path) -> int:
-    """Fork the ranks. Returns in the launcher when all have ended, and in each rank at its own end."""
+    """Fork the ranks. Returns in the launcher when all have ended; a rank ends its process here."""
     try:
         from maya.pipeline.ranks_launcher import RanksLauncher
 
@@ -75,9 +75,9 @@ def _launch(values: dict[str, Any], run_dir: Path) -> int:
     except Exception as error:
         confess(run_dir, 0, error, verbosity=int(values.get("verbosity", 0)))
         return EXIT_FAILURE
-    from maya.pipeline.rank_seat import take_seat
+    from maya.pipeline.rank_seat import leave, take_seat
 
-    return take_seat(seat)
+    return leave(take_seat(seat))
 
 
 def open_diagnostics(run_dir: Path, who: str) -> tuple[TextIO, TextIO]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import os
 import signal
 import sys
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, NoReturn, TextIO
 
 from maya.errors import EXIT_FAILURE, MayaError
 from maya.pipeline import rank_process
@@ -84,6 +87,20 @@ def take_seat(seat: Seat) -> int:
         return EXIT_FAILURE
     finally:
         del diagnostics
+
+
+def leave(exit_code: int) -> NoReturn:
+    """End the rank's process as the interpreter would, but for taking itself apart.
+
+    Emptying every module would copy all the memory that ranks share with their launcher: 140 MiB and
+    0.3 s of CPU time each, for nothing.
+    """
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError, AttributeError):  # closed, or its reader is gone
+            stream.flush()
+    os._exit(exit_code)
 
 
 def _by_lines(stream: TextIO) -> None:

@@ -219,3 +219,23 @@ def test_children_of_ranks_are_processes_as_any(tmp_path: Path) -> None:
         "made-1-0",
         "made-1-1",
     ]
+
+
+@pytest.mark.slow
+def test_ranks_that_a_script_spawns_itself_are_told_how_to_start(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        "spawns.py",
+        """
+        import torch
+        import torch.distributed as dist
+        import torch.multiprocessing as mp
+        def rank_of_its_own(rank, world):
+            dist.init_process_group("nccl", init_method="tcp://127.0.0.1:0", rank=rank, world_size=world)
+        if __name__ == "__main__":
+            mp.spawn(rank_of_its_own, args=(2,), nprocs=2)
+        """,
+    )
+    done = maya(tmp_path, "--visible-gpus", "2", "spawns.py")
+    assert done.returncode == 1
+    assert "maya run --nproc-per-node G script.py" in done.stderr
