@@ -227,11 +227,13 @@ def test_ranks_that_a_script_spawns_itself_are_told_how_to_start(tmp_path: Path)
         tmp_path,
         "spawns.py",
         """
+        import os
         import torch
         import torch.distributed as dist
         import torch.multiprocessing as mp
         def rank_of_its_own(rank, world):
-            dist.init_process_group("nccl", init_method="tcp://127.0.0.1:0", rank=rank, world_size=world)
+            meeting = os.path.abspath("meeting")
+            dist.init_process_group("nccl", init_method=f"file://{meeting}", rank=rank, world_size=world)
         if __name__ == "__main__":
             mp.spawn(rank_of_its_own, args=(2,), nprocs=2)
         """,
