@@ -33,24 +33,33 @@ def linalg_lstsq_out(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """On a GPU the only driver is gels, which tells neither ranks nor singular values.
 
-    The solution is the upper part of the buffer that LAPACK's order fills, as tall as the input
-    (aten/src/ATen/native/BatchLinearAlgebra.cpp).
+    The solution is the upper part of the work space, whose columns are contiguous
+    (aten/src/ATen/native/BatchLinearAlgebra.cpp, linalg_lstsq_out_info).
     """
-    del rcond, driver
+    del rcond
     if input.dtype in (torch.float16, torch.bfloat16):
         raise RuntimeError("linalg.lstsq: This function doesn't handle types other than float and double")
+    if driver not in (None, "gels"):
+        raise RuntimeError(f"torch.linalg.lstsq: parameter `driver` should be one of (gels) but got {driver}")
     *batch, rows, columns = input.shape
-    vector = b.dim() == input.dim() - 1
-    width = [] if vector else [b.shape[-1]]
-    buffer = empty(input, [*batch, *width, max(rows, columns)])
-    buffer = buffer if vector else buffer.mT
-    view = buffer[..., :columns] if vector else buffer[..., :columns, :]
-    solution.resize_([*batch, columns, *width])
-    solution.set_(view) if view.numel() else None
-    residuals.resize_([*batch, *width] if rows > columns and not vector else [0])
+    vector = b.dim() == input.dim() - 1 or (b.dim() > 1 and list(b.shape) == [*batch, rows])
+    width = 1 if vector else b.shape[-1]
+    work = max(rows, columns)  # rows of the work space
+    steps = [work * width * step for step in empty(input, batch).stride()]
+    if vector:
+        _become(solution, [*batch, columns], [*steps, 1])
+    else:
+        _become(solution, [*batch, columns, width], [*steps, 1, work])
+    residuals.resize_([*batch, width] if rows > columns else [0])
     rank.resize_([0])
     singular_values.resize_([0])
     return solution, residuals, rank, singular_values
+
+
+def _become(out: Tensor, sizes: list[int], strides: list[int]) -> None:
+    """Lay out an empty out=; one that has the sizes already is only written."""
+    if list(out.shape) != sizes:
+        out.set_(torch.empty_strided(sizes, strides, dtype=out.dtype, device=out.device))
 
 
 def _mixed_dtypes_linear(

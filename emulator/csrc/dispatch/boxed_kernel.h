@@ -238,6 +238,9 @@ struct BoxedKernel final : c10::OperatorKernel {
     if (!host.defined()) return host;
     const OutputMeta* meta = metas && index < metas->size() ? &(*metas)[index] : nullptr;
     bool agrees = meta && meta->defined && meta->type == host.scalar_type() && at::IntArrayRef(meta->sizes.data(), meta->sizes.size()) == host.sizes();
+    // Half-precision kernels keep statistics in float32 on CUDA and in their own dtype on the CPU.
+    if (meta && meta->defined && meta->type != host.scalar_type() && at::IntArrayRef(meta->sizes.data(), meta->sizes.size()) == host.sizes())
+      return to_device(host.to(meta->type), metas, index);
     at::Tensor device = new_output(agrees ? *meta : meta_of(host));
     // Some kernels answer with a conjugate or negative view: vdot, resolve_conj's relatives.
     if (host.is_conj()) device._set_conj(true);

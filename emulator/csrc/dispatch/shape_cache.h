@@ -18,7 +18,6 @@ struct OutputMeta {
   c10::SmallVector<int64_t, 5> sizes, strides;
   c10::ScalarType type = c10::kFloat;
   bool defined = false;
-  bool dense = false;  // no gaps and no element twice
 
   int64_t extent_bytes() const {
     if (!defined) return 0;
@@ -39,7 +38,6 @@ inline OutputMeta meta_of(const at::Tensor& tensor) {
   meta.strides.append(tensor.strides().begin(), tensor.strides().end());
   meta.type = tensor.scalar_type();
   meta.defined = true;
-  meta.dense = tensor.is_non_overlapping_and_dense();
   return meta;
 }
 

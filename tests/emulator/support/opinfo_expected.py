@@ -68,13 +68,6 @@ EXPECTED = (
         "torch/_meta_registrations.py, meta_linalg_eig (`row_major=is_cuda`)",
     ),
     Expected(
-        ("linalg_lstsq", "linalg_lstsq_grad_oriented"),
-        ("stride", "shape"),
-        "On CUDA the only driver is gels, which tells no rank; the solution is copied out of a work space.",
-        "aten/src/ATen/native/BatchLinearAlgebra.cpp, linalg_lstsq_out_info and "
-        "get_default_lstsq_driver; torch.linalg.lstsq's documentation",
-    ),
-    Expected(
         ("nonzero_static",),
         ("stride",),
         "CUDA writes [dimension, n] and transposes, as nonzero does.",
@@ -94,10 +87,11 @@ EXPECTED = (
         "aten/src/ATen/native/transformers/cuda/attention.cu",
     ),
     Expected(
-        ("native_batch_norm", "_native_batch_norm_legit"),
-        ("shape",),
-        "In evaluation CUDA hands out statistics of all channels, which it does not write; the CPU none.",
-        "aten/src/ATen/native/cuda/Normalization.cu, batch_norm_cuda",
+        ("native_batch_norm", "_native_batch_norm_legit", "_batch_norm_with_update"),
+        ("shape", "dtype"),
+        "CUDA's statistics are float32 for half precisions; in evaluation it hands out statistics of all "
+        "channels, which it does not write, the CPU none.",
+        "aten/src/ATen/native/cuda/Normalization.cu, batch_norm_cuda (toAccumulateType)",
     ),
 )
 
