@@ -110,9 +110,13 @@ def test_the_trace_has_the_kernels_of_a_sparse_step() -> None:
 
 @on_device
 def test_adding_on_cuda_appends_and_coalescing_adds_up() -> None:
-    total = sample("cuda") + sample("cuda")
+    indices = torch.tensor([[0, 7, 7, 0], [2, 0, 0, 2]], device="cuda")
+    one = torch.sparse_coo_tensor(indices, torch.ones(4, device="cuda"), (20, 3))
+    total = one + one
     assert (total._nnz(), total.is_coalesced()) == (8, False)
     assert total.coalesce()._nnz() == 2
+    full = sample("cuda") + sample("cuda")  # more entries than elements: CUDA adds them up at once
+    assert (full._nnz(), full.is_coalesced()) == (2, True)
 
 
 @on_device

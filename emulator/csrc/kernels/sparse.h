@@ -25,6 +25,14 @@ inline int64_t sparse_extent(const at::Tensor& sparse) {
   return c10::multiply_integers(sparse.sizes().slice(0, sparse.sparse_dim()));
 }
 
+// One number for each place. (torch's flatten_indices asks a stub that a CPU build lacks for CUDA
+// when there are several sparse dimensions.)
+inline at::Tensor flat_places(const at::Tensor& indices, at::IntArrayRef sizes) {
+  auto flat = indices.select(0, 0);
+  for (int64_t d = 1; d < indices.size(0); ++d) flat = flat.mul(sizes[d]).add(indices.select(0, d));
+  return flat;
+}
+
 // Equal places are found by sorting, as Thrust's unique_by_key does, and the host waits for their
 // number; unknown indices coalesce to as many places as the value policy says.
 inline at::Tensor coalesce_sparse(const at::Tensor& self) {
@@ -34,7 +42,7 @@ inline at::Tensor coalesce_sparse(const at::Tensor& self) {
     return same;
   }
   auto values = self._values();
-  auto [places, inverse, counts] = at::_unique2(at::sparse::flatten_indices(self._indices(), self.sizes()), /*sorted=*/true, /*return_inverse=*/true, /*return_counts=*/false);
+  auto [places, inverse, counts] = at::_unique2(flat_places(self._indices(), self.sizes()), /*sorted=*/true, /*return_inverse=*/true, /*return_counts=*/false);
   auto sizes = values.sizes().vec();
   sizes[0] = places.size(0);
   auto summed = at::zeros(sizes, values.options()).index_add_(0, inverse, values);
@@ -64,7 +72,7 @@ inline at::Tensor& add_dense_and_sparse(at::Tensor& out, const at::Tensor& dense
   auto target = out.contiguous();
   auto shape = sparse._values().sizes().vec();
   shape[0] = sparse_extent(sparse);
-  target.view(shape).index_add_(0, at::sparse::flatten_indices(sparse._indices(), sparse.sizes()), sparse._values().to(out.scalar_type()), alpha);
+  target.view(shape).index_add_(0, flat_places(sparse._indices(), sparse.sizes()), sparse._values().to(out.scalar_type()), alpha);
   if (!target.is_same(out)) out.copy_(target);
   return out;
 }
@@ -98,7 +106,7 @@ inline at::Tensor& mul_dense_and_sparse(at::Tensor& out, const at::Tensor& dense
                               dense.sizes(), " and ", sparse.sizes());
   auto shape = sparse._values().sizes().vec();
   shape[0] = sparse_extent(sparse);
-  auto places = dense.expand(sparse.sizes()).reshape(shape).index_select(0, at::sparse::flatten_indices(sparse._indices(), sparse.sizes()));
+  auto places = dense.expand(sparse.sizes()).reshape(shape).index_select(0, flat_places(sparse._indices(), sparse.sizes()));
   return with_values(out, sparse, sparse._values().mul(places));
 }
 
