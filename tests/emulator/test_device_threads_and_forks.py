@@ -93,7 +93,10 @@ for attempt in range(40):
     child = os.fork()
     if child == 0:
         # What a loader's worker may do, and every lock of the backend. (CUDA itself refuses a forked child.)
-        torch.nn.Linear(4, 4)(torch.ones(1, 4))
+        # Without gradients: a child's first use of autograd takes over the engine, whose queues a thread
+        # of the parent may have held. That hangs in plain torch too (Engine::stop in a forked child).
+        with torch.no_grad():
+            torch.nn.Linear(4, 4)(torch.ones(1, 4))
         native.enter_module(native.module_id("child"))
         native.leave_module()
         native.memory_stats(0), native.statistics(), native.interned("source_lines", 0)
