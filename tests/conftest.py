@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,6 +30,15 @@ from maya.traces import (
 )
 
 GIB = 2**30
+
+
+@pytest.fixture(autouse=True, scope="session")
+def signals_as_from_a_terminal() -> None:
+    """A job started with `&` ignores Ctrl-C, and so would every process that the tests start."""
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            default = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
+            signal.signal(number, default)
 
 
 def _tensor(*shape: int, dtype: str = "bfloat16", device: str = "cuda") -> dict[str, Any]:
