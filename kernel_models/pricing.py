@@ -30,6 +30,9 @@ ARITHMETIC_WIDENING = 1.5
 """Exponent for a fit of related arithmetic on the same generation: tensor cores of one GPU run alike, and
 only the efficiency, not the peak, is carried over."""
 
+MOST_WIDENED = float(np.log(4.0))
+"""Widening stops at a factor of 4: a few scattered rows (copies within a GPU: 5.4 times) raised to a power of
+3.5 would say nothing any more."""
 CARRIED_WIDTH = 0.25
 """Least half-width in log time of a carried-over fit: bandwidth-bound families, the best behaved, are 13-20%
 off in the median when their generation is left out (benchmarks/roofline_accuracy.md)."""
@@ -132,8 +135,8 @@ def price(works: Sequence[KernelWork], gpu: GpuSpec, efficiencies: Efficiencies)
         carried = ARITHMETIC_WIDENING if fit.generation == gpu.generation else GENERATION_WIDENING
         widening = np.where(inside, 1.0, OUTSIDE_WIDENING) * (1.0 if exact else carried)
         least = _least_width(fit) if exact else max(CARRIED_WIDTH, _least_width(fit))
-        low[where] = np.exp(-np.maximum(-np.log(min(fit.low, 1.0)) * widening, least))
-        high[where] = np.exp(np.maximum(np.log(max(fit.high, 1.0)) * widening, least))
+        low[where] = np.exp(-_widened(-np.log(min(fit.low, 1.0)), widening, least))
+        high[where] = np.exp(_widened(np.log(max(fit.high, 1.0)), widening, least))
     bytes_moved = np.asarray([work.moved_bytes for work in works], dtype=np.float64)
     blocks = np.asarray([work.blocks for work in works], dtype=np.float64)
     engine = np.asarray([work.engine for work in works], dtype=object)
@@ -150,6 +153,12 @@ def price(works: Sequence[KernelWork], gpu: GpuSpec, efficiencies: Efficiencies)
         hbm_share=hbm.astype(np.float32),
         link_share=on_link.astype(np.float32),
     )
+
+
+def _widened(half_width: float, widening: Floats, least: float) -> Floats:
+    """Half-width in log time: what the fit showed, widened, but not beyond MOST_WIDENED."""
+    wide: Floats = np.minimum(half_width * widening, max(half_width, MOST_WIDENED))
+    return np.maximum(wide, least)
 
 
 def _least_width(fit: Fit) -> float:

@@ -6,7 +6,9 @@ in-place underscore → a function that makes kernels of its metadata.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from dataclasses import replace
 
 from maya.kernel_models.families import (
     algebra,
@@ -94,6 +96,10 @@ def table_key(name: str) -> str:
     return name if name.endswith("__") else name.removesuffix("_")
 
 
+OUT_ARGUMENT = re.compile(r"out\d*")
+"""Names that out= overloads give what they write (native_functions.yaml)."""
+
+
 def family_known(operator: str) -> bool:
     """Whether the operator lands in a family (or is known to launch nothing)."""
     key = table_key(base_name(operator))
@@ -118,6 +124,18 @@ def estimate_by_bytes(name: str, metadata: OperatorMetadata, *, known: bool) -> 
     ]
 
 
+def _with_results_as_outputs(operator: str, metadata: OperatorMetadata) -> OperatorMetadata:
+    """`cat.out(tensors, out)` writes what `cat(tensors)` returns: its out arguments become outputs.
+
+    They are recorded among the arguments, since such a call returns nothing new.
+    """
+    if not operator.rpartition(".")[2].endswith("out") or metadata.output_tensors():
+        return metadata
+    results = {name: value for name, value in metadata.args.items() if OUT_ARGUMENT.fullmatch(name)}
+    rest = {name: value for name, value in metadata.args.items() if name not in results}
+    return replace(metadata, args=rest, out=tuple(results.values()))
+
+
 def expand_operator(operator: str, metadata: OperatorMetadata) -> list[KernelWork]:
     """The kernels that one call launches, in order.
 
@@ -132,6 +150,7 @@ def expand_operator(operator: str, metadata: OperatorMetadata) -> list[KernelWor
     key = table_key(name)
     if key in NO_KERNEL:
         return []
+    metadata = _with_results_as_outputs(operator, metadata)
     if metadata.memcpy is not None:
         return copies.expand_memcpy_entry(metadata)
     expander = EXPANDERS.get(key)

@@ -136,8 +136,10 @@ def expand_foreach(name: str, metadata: OperatorMetadata) -> list[KernelWork]:
 def expand_list_copy(name: str, metadata: OperatorMetadata) -> list[KernelWork]:
     """_chunk_cat and split_with_sizes_copy: batched copies between one buffer and many."""
     moved = total_bytes(metadata.input_tensors()) + total_bytes(metadata.output_tensors())
-    elements = sum(tensor.numel for tensor in metadata.output_tensors())
-    blocks = max(1, ceil_div(elements, 4096))
+    tensors = metadata.input_tensors() or metadata.output_tensors()
+    # From the bytes, half of them read: FSDP calls the out= forms, whose results are among the arguments.
+    read_elements = moved // (2 * item_bytes(tensors[0].dtype)) if tensors else 0
+    blocks = max(1, ceil_div(read_elements, 4096))
     return [KernelWork("copy", name, "fp32", 0, moved, blocks)]
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from maya.kernel_models import CollectiveModel
 from maya.pipeline.interval import HOST_GAP_HIGH, HOST_GAP_LOW
 from maya.pipeline.priced_run import PricedRank, PricedRun
+from maya.pipeline.throughput import splits_batches
 from maya.reports.prediction import NS_PER_MS, Assumption
 from maya.simulator import Timeline, iteration_times
 from maya.traces import MARK_BACKWARD_END, Manifest, RankTrace, used_communicators
@@ -36,7 +37,15 @@ def assumptions_of(traces: Sequence[RankTrace]) -> tuple[Assumption, ...]:
 
 def model_assumptions(priced: PricedRun, manifest: Manifest) -> tuple[Assumption, ...]:
     """Maya's own: the host, data loading, iterations, operators without a model."""
+    # What is particular to this run comes first: a summary has room for three.
     own = [
+        ("maya.pipeline", sentence)
+        for sentence in (_uneven(priced.slowest, priced.timeline), _never_stepped(priced.slowest))
+        if sentence
+    ]
+    if priced.world_size > 1 and splits_batches(priced):
+        own.append(("maya.pipeline", "ranks may share batches, so samples a second are not stated"))
+    own += [
         (
             "maya.hardware",
             f"launches cost what they do on {priced.host.name} ({HOST_GAP_LOW} to {HOST_GAP_HIGH} times)",
@@ -62,11 +71,6 @@ def model_assumptions(priced: PricedRun, manifest: Manifest) -> tuple[Assumption
     ends = priced.slowest.trace.tables.iteration_ends
     if ends and len(ends) <= manifest.settings.warmup:
         own.append(("maya.pipeline", f"the run had {len(ends)} iterations, so the warm-up is not left out"))
-    own.extend(
-        ("maya.pipeline", sentence)
-        for sentence in (_uneven(priced.slowest, priced.timeline), _never_stepped(priced.slowest))
-        if sentence
-    )
     own.extend(
         ("maya.kernel_models", f"{name} has no cost model of its own and is priced by its bytes")
         for name in sorted({name for rank in priced.ranks for name in rank.times.unknown_operators})

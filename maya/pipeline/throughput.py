@@ -10,7 +10,16 @@ from numpy.typing import NDArray
 from maya.hardware import GpuSpec
 from maya.kernel_models import model_flops
 from maya.pipeline.priced_run import PricedRank, PricedRun
-from maya.traces import MARK_BATCH, Kind, OperatorMetadata, RankTrace, TensorMetadata, parse_metadata
+from maya.traces import (
+    MARK_BATCH,
+    CollectiveType,
+    Kind,
+    OperatorMetadata,
+    Phase,
+    RankTrace,
+    TensorMetadata,
+    parse_metadata,
+)
 
 PEAK_OF_DTYPE = {
     "float64": "fp64_tensor",
@@ -20,12 +29,18 @@ PEAK_OF_DTYPE = {
 """dtype of a matrix product's operands → key of `GpuSpec.peak_tflops`; float8* is fp8, float32 depends."""
 
 
+REDUCING = (CollectiveType.ALL_REDUCE, CollectiveType.REDUCE_SCATTER, CollectiveType.ALL_TO_ALL)
+ACTIVATION_BYTES = 1 << 16
+"""Smaller tensors than this are statistics and flags."""
+
+
 @dataclass(frozen=True)
 class Throughput:
     """Of the whole job.
 
     Attributes:
-        samples, tokens: an iteration's, mean over the window; 0 if unknown.
+        samples, tokens: an iteration's, mean over the window; 0 if unknown, as where ranks may
+            work on the same batch (`splits_batches`).
         model_flops: an iteration's, recomputation left out.
         peak_key: the peak most of them run against, None without such FLOPs or peak.
         mfu: model FLOPs over iteration time and that peak of all GPUs.
@@ -55,12 +70,40 @@ def throughput(run: PricedRun) -> Throughput:
         flops_in_window += copies * (total_flops * run.window.iterations / window.iterations)
         for key, count in _of_peaks(rank, flops, run.gpu).items():
             of_peak[key] = of_peak.get(key, 0) + copies * count
+    if run.world_size > 1 and splits_batches(run):
+        samples = tokens = 0.0
     peak_key = max(of_peak, key=lambda key: (of_peak[key], key), default=None) if flops_a_step else None
     seconds = (run.window.end_ns - run.window.start_ns) / 1e9
     mfu = None
     if peak_key is not None and seconds > 0:
         mfu = flops_in_window / seconds / (run.gpu.peak_tflops[peak_key] * 1e12 * run.world_size)
     return Throughput(samples, tokens, flops_a_step, peak_key, mfu)
+
+
+def splits_batches(run: PricedRun) -> bool:
+    """Whether ranks may share a batch, so that their samples must not be added up.
+
+    Data parallelism, replicated or sharded, reduces gradients over all ranks in the backward pass and
+    at most gathers in the forward pass. Reductions or exchanges of activations on the way forward are
+    tensor, sequence or expert parallelism; messages and smaller groups may be pipelines.
+    """
+    return any(_shares_a_batch(rank, run.world_size) for rank in run.ranks)
+
+
+def _shares_a_batch(rank: PricedRank, world_size: int) -> bool:
+    operations, tables = rank.trace.operations, rank.trace.tables
+    rows = operations.rows[rank.window.first : rank.window.last]
+    if np.isin(rows["kind"], (Kind.SEND, Kind.RECV)).any():
+        return True
+    collective = rows[(rows["kind"] == Kind.COLLECTIVE) & (rows["communication"] >= 0)]
+    details = operations.communications[collective["communication"]]
+    sizes = np.asarray([len(group.ranks) for group in tables.communicators] or [0])
+    members = sizes[details["communicator"]] if len(details) else np.zeros(0, dtype=np.int64)
+    if ((members > 1) & (members < world_size)).any():
+        return True
+    forward = np.isin(collective["phase"], (Phase.FORWARD, Phase.RECOMPUTE))
+    large = np.maximum(details["input_bytes"], details["output_bytes"]) >= ACTIVATION_BYTES
+    return bool((forward & large & np.isin(details["collective"], REDUCING) & (members > 1)).any())
 
 
 def _batch(trace: RankTrace, first: int, last: int) -> tuple[int, int]:

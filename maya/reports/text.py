@@ -160,7 +160,7 @@ class TextRenderer:
         own = [str(entry.value) for entry in prediction.assumptions if entry.kind == _MODEL]
         read = [entry for entry in prediction.assumptions if entry.kind != _MODEL]
         shown = own[:OWN_ASSUMPTIONS]
-        more = f" and {len(own) - len(shown)} more" if len(own) > len(shown) else ""
+        more = f" (and {len(own) - len(shown)} more)" if len(own) > len(shown) else ""
         room = WIDTH - LABEL_WIDTH - 2
         for index, line in enumerate(shown):
             is_last = index == len(shown) - 1
@@ -226,12 +226,12 @@ def _communication(communication: Communication) -> str:
     """`123 MB all-reduce a step   87% overlapped   busiest ...`, kinds by bytes."""
     sizes = sorted(communication.bytes_per_step.items(), key=lambda item: (-item[1], item[0]))
     kinds = [f"{format_bytes(size)} {kind.replace('_', '-')}" for kind, size in sizes[:KINDS_SHOWN]]
-    more = f" and {len(sizes) - len(kinds)} more" if len(sizes) > len(kinds) else ""
+    more = f" (and {len(sizes) - len(kinds)} kinds more)" if len(sizes) > len(kinds) else ""
     busiest = communication.busiest
     return (
         f"{', '.join(kinds)}{more}   {format_ms(communication.total_ms)}, "
         f"{format_percent(communication.overlapped_share)} overlapped   "
-        f"most: {busiest.calls:g} x {busiest.name}"
+        f"most: {busiest.calls:.3g} x {busiest.name}"
     )
 
 
