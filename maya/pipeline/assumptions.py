@@ -10,7 +10,7 @@ import numpy as np
 from maya.kernel_models import CollectiveModel
 from maya.pipeline.interval import HOST_GAP_HIGH, HOST_GAP_LOW
 from maya.pipeline.priced_run import PricedRank, PricedRun
-from maya.pipeline.throughput import splits_batches
+from maya.pipeline.throughput import may_share_batches
 from maya.reports.prediction import NS_PER_MS, Assumption
 from maya.simulator import Timeline, iteration_times
 from maya.traces import MARK_BACKWARD_END, Manifest, RankTrace, used_communicators
@@ -43,7 +43,7 @@ def model_assumptions(priced: PricedRun, manifest: Manifest) -> tuple[Assumption
         for sentence in (_uneven(priced.slowest, priced.timeline), _never_stepped(priced.slowest))
         if sentence
     ]
-    if priced.world_size > 1 and splits_batches(priced):
+    if priced.world_size > 1 and may_share_batches(priced):
         own.append(("maya.pipeline", "ranks may share batches, so samples a second are not stated"))
     own += [
         (

@@ -40,7 +40,7 @@ class Throughput:
 
     Attributes:
         samples, tokens: an iteration's, mean over the window; 0 if unknown, as where ranks may
-            work on the same batch (`splits_batches`).
+            work on the same batch (`may_share_batches`).
         model_flops: an iteration's, recomputation left out.
         peak_key: the peak most of them run against, None without such FLOPs or peak.
         mfu: model FLOPs over iteration time and that peak of all GPUs.
@@ -70,7 +70,7 @@ def throughput(run: PricedRun) -> Throughput:
         flops_in_window += copies * (total_flops * run.window.iterations / window.iterations)
         for key, count in _of_peaks(rank, flops, run.gpu).items():
             of_peak[key] = of_peak.get(key, 0) + copies * count
-    if run.world_size > 1 and splits_batches(run):
+    if run.world_size > 1 and may_share_batches(run):
         samples = tokens = 0.0
     peak_key = max(of_peak, key=lambda key: (of_peak[key], key), default=None) if flops_a_step else None
     seconds = (run.window.end_ns - run.window.start_ns) / 1e9
@@ -80,7 +80,7 @@ def throughput(run: PricedRun) -> Throughput:
     return Throughput(samples, tokens, flops_a_step, peak_key, mfu)
 
 
-def splits_batches(run: PricedRun) -> bool:
+def may_share_batches(run: PricedRun) -> bool:
     """Whether ranks may share a batch, so that their samples must not be added up.
 
     Data parallelism, replicated or sharded, reduces gradients over all ranks in the backward pass and
