@@ -16,7 +16,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 ROOMS := maya.hardware maya.traces maya.emulator maya.kernel_models maya.simulator maya.pipeline maya.reports maya.cli
 say = @printf '\n==> %s\n'
 
-.PHONY: demo test lint types tests slow-tests test-cuda-build install clean
+.PHONY: demo test lint types tests slow-tests train-models test-cuda-build install clean
 .DEFAULT_GOAL := test
 
 install: $(VENV)/.installed
@@ -70,6 +70,13 @@ test-cuda-build:
 	@$(CUDA_VENV)/bin/maya run -f -o cuda-build.maya examples/train_gpt.py
 	$(say) "pytest on the CUDA build"
 	@$(CUDA_VENV)/bin/python -m pytest -m 'not slow and not benchmark' tests/emulator $(PYTEST_ARGS)
+
+# Fits the formulas and trains the trees again from the measured rows; the same rows give the same files.
+DATA ?= ../shared/data
+train-models: install
+	$(say) "fitting and training on $(DATA) (under half an hour on two cores)"
+	@$(BIN)/python -m maya.kernel_models.fit --data $(DATA)
+	@$(BIN)/python -m maya.kernel_models.fit.learned_families --data $(DATA)
 
 clean:
 	rm -rf $(VENV) $(CUDA_VENV) demo.maya cuda-build.maya

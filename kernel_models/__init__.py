@@ -6,7 +6,7 @@ from maya.kernel_models.families import family_known
 from maya.kernel_models.host import host_gaps
 from maya.kernel_models.model_flops import model_flops
 from maya.kernel_models.oracle import ModelOracle
-from maya.kernel_models.roofline import RooflineModel
+from maya.kernel_models.roofline import LearnedModel, RooflineModel
 
 __all__ = [
     "Collective",
@@ -14,6 +14,7 @@ __all__ = [
     "CollectiveTime",
     "KernelCostModel",
     "KernelTimes",
+    "LearnedModel",
     "ModelOracle",
     "RooflineModel",
     "Source",

@@ -12,12 +12,14 @@ from maya.hardware import GENERATIONS, GpuSpec
 from maya.kernel_models.artifact import Efficiencies, Fit
 from maya.kernel_models.columns import Floats, device_columns, peak_flops, work_columns
 from maya.kernel_models.contract import Source
+from maya.kernel_models.fitted_math import fitted_math
 from maya.kernel_models.forms import (
     DEFAULT_ROOFLINE_INTERVAL,
     ROOFLINE_INTERVAL,
     default_parameters,
     form_of,
 )
+from maya.kernel_models.learned import LEARNED, load_trained, predict_calls
 from maya.kernel_models.work import KernelWork
 
 RANGE_SLACK = np.log(1.25)
@@ -67,19 +69,6 @@ class Prices:
     link_share: NDArray[np.float32]
 
 
-BEFORE_AMPERE = frozenset(("pascal", "volta", "turing"))
-
-
-def fitted_math(math: str, generation: str) -> str:
-    """The arithmetic under which a fit is filed.
-
-    From Ampere on fp16 and bf16 run the same pipelines; before, TF32 and bf16 are computed in float32.
-    """
-    if generation in BEFORE_AMPERE:
-        return "fp32" if math in ("tf32", "bf16") else math
-    return "bf16" if math == "fp16" else math
-
-
 def find_fit(efficiencies: Efficiencies, family: str, math: str, generation: str) -> tuple[Fit | None, bool]:
     """The closest fit and whether it is of this very arithmetic and generation.
 
@@ -102,20 +91,26 @@ def find_fit(efficiencies: Efficiencies, family: str, math: str, generation: str
     return None, False
 
 
-def price(works: Sequence[KernelWork], gpu: GpuSpec, efficiencies: Efficiencies) -> Prices:
-    """Price kernels on a GPU, each family and arithmetic evaluated at once.
+def price(
+    works: Sequence[KernelWork], gpu: GpuSpec, efficiencies: Efficiencies, *, learned: bool = False
+) -> Prices:
+    """Times of kernels that run alone on `gpu`.
 
     Args:
         works: k kernels.
-        gpu: the device.
-        efficiencies: fitted parameters.
+        gpu: where they run.
+        efficiencies: parameters of the forms.
+        learned: price families that have a learned model by it.
     """
     count = len(works)
-    time = np.ones(count, dtype=np.float64)
+    time = np.zeros(count, dtype=np.float64)
     low, high = np.ones(count, dtype=np.float64), np.ones(count, dtype=np.float64)
     source = np.full(count, Source.ROOFLINE, dtype=np.uint8)
+    priced = _price_learned(works, gpu, time, low, high, source) if learned else np.zeros(count, dtype=bool)
     groups: dict[tuple[str, str], list[int]] = {}
     for position, work in enumerate(works):
+        if priced[position]:
+            continue
         groups.setdefault((work.family, work.math), []).append(position)
     device = device_columns([gpu])
     for (family, math), positions in groups.items():
@@ -153,6 +148,33 @@ def price(works: Sequence[KernelWork], gpu: GpuSpec, efficiencies: Efficiencies)
         hbm_share=hbm.astype(np.float32),
         link_share=on_link.astype(np.float32),
     )
+
+
+def _price_learned(
+    works: Sequence[KernelWork],
+    gpu: GpuSpec,
+    time: Floats,
+    low: Floats,
+    high: Floats,
+    source: NDArray[np.uint8],
+) -> NDArray[np.bool_]:
+    """Fill in the kernels whose family has a learned model; returns [k] which those are."""
+    done = np.zeros(len(works), dtype=bool)
+    groups: dict[str, list[int]] = {}
+    for position, work in enumerate(works):
+        if work.family in LEARNED:
+            groups.setdefault(LEARNED[work.family].name, []).append(position)
+    for positions in groups.values():
+        family = LEARNED[works[positions[0]].family]
+        trained = load_trained(family)
+        if trained is None or family.of_works is None:
+            continue
+        found = predict_calls(trained, family.of_works([works[position] for position in positions], gpu))
+        where = np.asarray(positions)
+        time[where], source[where] = found.time_ns, found.source
+        low[where], high[where] = found.low_ns / found.time_ns, found.high_ns / found.time_ns
+        done[where] = True
+    return done
 
 
 def _widened(half_width: float, widening: Floats, least: float) -> Floats:

@@ -31,6 +31,9 @@ class RooflineModel:
         collectives: prices communications; without it they have no kernels.
     """
 
+    learned = False
+    """Whether families with a learned model are priced by it."""
+
     def __init__(
         self,
         efficiencies: Efficiencies | Path | None = None,
@@ -92,7 +95,7 @@ class RooflineModel:
         offsets: NDArray[np.int64],
         gpu: GpuSpec,
     ) -> KernelTimes:
-        prices = price(works, gpu, self._efficiencies)
+        prices = price(works, gpu, self._efficiencies, learned=self.learned)
         if communications:
             prices = _joined(prices, communications)
         family, families = _intern(
@@ -121,6 +124,12 @@ class RooflineModel:
             link_share=prices.link_share[index],
             unknown_operators=tuple(sorted({work.name for work in works if not work.known})),
         )
+
+
+class LearnedModel(RooflineModel):
+    """Maya's own model: learned families by their trees, the others by the fitted roofline."""
+
+    learned = True
 
 
 def _joined(prices: Prices, communications: Sequence[CommunicationKernel]) -> Prices:

@@ -9,7 +9,7 @@ import pandas as pd
 from maya.kernel_models.families.gemm import product
 from maya.kernel_models.fit.measurements import Measurements, resolve_gpu
 from maya.kernel_models.fit.sampling import sample
-from maya.kernel_models.pricing import fitted_math
+from maya.kernel_models.fitted_math import fitted_math
 
 ROWS_PER_GPU = 700
 ITEM = {"bf16": 2, "fp16": 2, "fp32": 4, "fp8": 1}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from maya.hardware import GpuSpec
-from maya.kernel_models import CollectiveModel, RooflineModel
+from maya.kernel_models import CollectiveModel, LearnedModel
 from maya.traces import Manifest
 
 NPROC_PER_NODE = "nproc_per_node"
@@ -17,11 +17,11 @@ nodes have GPUs of the cluster in which the GPU most often stands."""
 class Models:
     """Maya's own models of one job."""
 
-    kernels: RooflineModel
+    kernels: LearnedModel
     transfers: CollectiveModel
 
 
 def default_models(manifest: Manifest, gpu: GpuSpec) -> Models:
     """Maya's own models. A job of one rank may have process groups too, of one member."""
     collectives = CollectiveModel(gpu, ranks_per_node=manifest.options.get(NPROC_PER_NODE))
-    return Models(RooflineModel(collectives=collectives), collectives)
+    return Models(LearnedModel(collectives=collectives), collectives)

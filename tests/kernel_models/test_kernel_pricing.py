@@ -50,8 +50,12 @@ def test_no_product_beats_the_peak(m: int, n: int, k: int, math: str) -> None:
         assert prices.work_ns[0] >= 2 * m * n * k / peak_flops(gpu, math) * 1e9 * 0.999
 
 
+EIGHTS = st.integers(32, 2_500).map(lambda eighths: 8 * eighths)
+"""Aligned sizes: doubling 300 gives tensor cores an aligned 600, which may well be faster."""
+
+
 @settings(deadline=None, max_examples=60)
-@given(st.integers(256, 20_000), st.integers(256, 20_000), st.integers(256, 20_000))
+@given(EIGHTS, EIGHTS, EIGHTS)
 def test_doubling_a_product_never_makes_it_faster(m: int, n: int, k: int) -> None:
     works = [gemm(m, n, k), gemm(2 * m, n, k), gemm(m, 2 * n, k), gemm(m, n, 2 * k)]
     times = price(works, H100, load_efficiencies()).work_ns
