@@ -24,6 +24,7 @@ from maya.kernel_models.fit.learned_rows import (
     shape_folds,
     size_folds,
 )
+from maya.kernel_models.fit.tree_text import compact
 from maya.kernel_models.learned.artifact import SCHEMA_VERSION, Range, Trained, read_trained
 from maya.kernel_models.learned.family import LearnedFamily
 from maya.kernel_models.learned.hashing import hashed
@@ -127,9 +128,7 @@ def train_trees(
         **dict(settings.extra),
     }
     booster = lightgbm.train(options, data, num_boost_round=settings.rounds)
-    # Cut after the trees: importances and training parameters are not read at prediction.
-    text: str = booster.model_to_string()
-    return text.split("\nfeature_importances:")[0] + "\n"
+    return compact(booster.model_to_string())
 
 
 THREADS = 2
@@ -161,10 +160,10 @@ def evaluate(
             parts.append((f"generation:{name}", of_it))
     results = []
     for what, held in parts:
-        if not held.any() or held.all():
+        if not (held & measured.own).any() or held.all():
             continue
         model = train_model(family, measured.take(~held), EVALUATION_SHARE)
-        rows = np.flatnonzero(held)
+        rows = np.flatnonzero(held & measured.own)
         if len(rows) > EVALUATED_ROWS:
             rows = np.sort(rows[np.argsort(hashed(rows), kind="stable")[:EVALUATED_ROWS]])
         predicted = predict_calls(model, measured.calls.take(rows)).time_ns
@@ -204,6 +203,7 @@ def ship(
 
 def ranges_of(family: LearnedFamily, measured: MeasuredCalls) -> dict[str, Range]:
     """By "math/generation": the range of sizes, the GPUs and variants that were measured."""
+    measured = measured.take(measured.own)
     groups = groups_of(measured.calls)
     drivers = family.drivers(measured.calls)
     names = np.asarray([gpu.name for gpu in measured.calls.devices.gpus])[measured.calls.devices.index]

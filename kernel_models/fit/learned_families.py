@@ -11,15 +11,20 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from maya.kernel_models.fit.learned import evaluate, print_progress, ship
+from maya.kernel_models.fit.learned_attention import load_attention_calls
 from maya.kernel_models.fit.learned_gemm import load_gemm_calls
 from maya.kernel_models.fit.learned_rows import MeasuredCalls
 from maya.kernel_models.learned.artifact import write_trained
+from maya.kernel_models.learned.attention import ATTENTION
 from maya.kernel_models.learned.family import LearnedFamily
 from maya.kernel_models.learned.gemm import GEMM
 
 Loader = Callable[[Path], MeasuredCalls]
 
-LOADERS: tuple[tuple[LearnedFamily, Loader], ...] = ((GEMM, load_gemm_calls),)
+LOADERS: tuple[tuple[LearnedFamily, Loader], ...] = (
+    (GEMM, load_gemm_calls),
+    (ATTENTION, load_attention_calls),
+)
 """Every learned family with what reads its measurements. Order matters where one is the base of another."""
 
 

@@ -14,6 +14,9 @@ from maya.kernel_models.learned.family import LearnedFamily
 from maya.kernel_models.learned.hashing import hashed
 
 FOLDS = 5
+RELATIVE = "relative"
+"""Rows whose source begins so were made of another kernel's: learned from, but neither scored nor counted as
+measured."""
 HELD_OUT = 0
 
 
@@ -37,6 +40,12 @@ class MeasuredCalls:
     def __len__(self) -> int:
         """How many rows."""
         return len(self.time_ns)
+
+    @property
+    def own(self) -> NDArray[np.bool_]:
+        """[k] which were measured themselves."""
+        each = np.asarray([not name.startswith(RELATIVE) for name in self.sources], dtype=bool)
+        return each[self.source] if len(each) else np.ones(len(self), dtype=bool)
 
     def take(self, chosen: NDArray[np.bool_] | NDArray[np.int64]) -> MeasuredCalls:
         """Some rows."""

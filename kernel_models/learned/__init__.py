@@ -9,13 +9,14 @@ from collections.abc import Sequence
 
 from maya.hardware import GpuSpec
 from maya.kernel_models.learned.artifact import load_trained
+from maya.kernel_models.learned.attention import ATTENTION
 from maya.kernel_models.learned.family import LearnedFamily, Table
 from maya.kernel_models.learned.gemm import GEMM
 from maya.kernel_models.learned.prediction import predict_calls
 from maya.kernel_models.learned.tables import TableFormat, learned_predict, predict_formats
 from maya.kernel_models.table_prediction import TablePrediction
 
-FAMILIES: tuple[LearnedFamily, ...] = (GEMM,)
+FAMILIES: tuple[LearnedFamily, ...] = (GEMM, ATTENTION)
 
 LEARNED: dict[str, LearnedFamily] = {
     name: family for family in FAMILIES if family.of_works is not None for name in family.families
@@ -28,6 +29,12 @@ FORMATS: tuple[TableFormat, ...] = (
         ("dtype", "batch", "m", "n", "k", "layout"),
         lambda operator: operator in ("gemm", "bmm"),
         learned_predict(GEMM),
+    ),
+    TableFormat(
+        "attention.parquet",
+        ("dtype", "b", "h", "s_q", "s_kv", "d"),
+        lambda operator: operator == "attention_fwd",
+        learned_predict(ATTENTION),
     ),
 )
 """Formats of tables, the more particular first where they share an operator's name."""

@@ -46,9 +46,9 @@ class Training:
     extra: Mapping[str, float | int | str | bool] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class LearnedFamily:
-    """One family. A file of `kernel_models.learned` each, which ends in such an object.
+    """One family. A file of `kernel_models.learned` each, which ends in such an object; hashed by identity.
 
     Attributes:
         name: of its artifacts.

@@ -12,6 +12,7 @@ from maya.hardware import find_gpu
 from maya.kernel_models.contract import Source
 from maya.kernel_models.fit.learned import evaluate, ship
 from maya.kernel_models.fit.learned_rows import MeasuredCalls, balanced, folds, sampled
+from maya.kernel_models.fit.tree_text import compact
 from maya.kernel_models.learned.artifact import read_trained
 from maya.kernel_models.learned.calls import Calls, Devices
 from maya.kernel_models.learned.family import Training
@@ -114,3 +115,19 @@ def test_tables_are_read_row_by_row_with_errors_that_name_the_column() -> None:
         predict_formats({"op": columns["op"]}, gpus, formats)
     with pytest.raises(UsageError, match="unknown operator 'other'"):
         predict_formats({"op": np.asarray(["other"] * 3), "m": np.ones(3)}, gpus, formats)
+
+
+def test_compact_trees_predict_the_same() -> None:
+    import lightgbm
+
+    random = np.random.default_rng(3)
+    inputs = random.normal(size=(2_000, 4))
+    target = inputs[:, 0] * inputs[:, 1] + np.sin(3 * inputs[:, 2])
+    options = {"objective": "regression", "num_leaves": 31, "verbosity": -1, "num_threads": 1}
+    booster = lightgbm.train(options, lightgbm.Dataset(inputs, target), num_boost_round=20)
+    text = booster.model_to_string()
+    short = compact(text)
+    assert len(short) < 0.6 * len(text)
+    found = np.asarray(lightgbm.Booster(model_str=short).predict(inputs))
+    assert np.abs(found - np.asarray(booster.predict(inputs))).max() < 1e-4
+    assert compact(short).strip() == short.strip()
